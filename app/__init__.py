@@ -1,0 +1,1 @@
+"""The desktop application. Knows the engine's public surface only."""

@@ -1,0 +1,1 @@
+"""Everything between a GGUF file and a token. Never imports Qt."""

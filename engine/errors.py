@@ -1,0 +1,54 @@
+"""Errors fit to be shown to a person: what happened, what was done about it, what to do next."""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Base of all errors that reach the owner.
+
+    `cause` says what is wrong, `done` what Tessera did about it, `remedy` what the owner can do. Each is one or
+    two plain sentences; `done` and `remedy` may be empty.
+    """
+
+    def __init__(self, cause: str, *, done: str = "", remedy: str = "") -> None:
+        self.cause = cause
+        self.done = done
+        self.remedy = remedy
+        super().__init__(" ".join(part for part in (cause, done, remedy) if part))
+
+
+class FileError(EngineError):
+    """A file is missing, locked, unreadable, or too short."""
+
+
+class FormatError(FileError):
+    """A file is not what it claims to be; names the file and the key or tensor."""
+
+
+class UnsupportedError(EngineError):
+    """A file is sound, but holds an architecture, type or value that this version cannot run; named."""
+
+
+class OutOfMemoryError(EngineError):
+    """Memory for weights, KV cache or scratch could not be had."""
+
+
+class ContextOverflowError(EngineError):
+    """A prompt does not fit the context; the request asked to be told instead of trimmed."""
+
+    def __init__(self, prompt_tokens: int, context_length: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.context_length = context_length
+        super().__init__(
+            f"The conversation needs {prompt_tokens} tokens, and the context holds {context_length}.",
+            done="Nothing was generated and nothing was removed.",
+            remedy="Trim the oldest messages, choose a longer context, or shorten the prompt.",
+        )
+
+
+class TemplateError(EngineError):
+    """A chat template failed; the message names its line."""
+
+
+class BackendCrashedError(EngineError):
+    """The compatibility engine's process ended without an answer."""

@@ -1,0 +1,268 @@
+"""Commands and events: the only things that cross between the engine thread and its owner.
+
+Every message is a frozen dataclass of plain values, so that it may cross a thread or a process unchanged.
+Times are seconds, sizes bytes, speeds tokens per second.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.errors import EngineError
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """Sampler settings; the defaults are neutral except temperature, top-k, top-p and min-p.
+
+    temperature 0 means greedy. top_k 0, top_p 1, min_p 0 and penalties of 1/0/0 switch the stage off.
+    `seed` None draws one per request. `grammar` is GBNF text or empty.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_last_n: int = 64
+    seed: int | None = None
+    grammar: str = ""
+
+
+class Overflow(enum.Enum):
+    """What to do when a prompt does not fit the context."""
+
+    ASK = "ask"  # fail with ContextOverflowError; the owner chooses
+    TRIM_OLDEST = "trim_oldest"  # drop the oldest turns (never the system prompt), and say how many
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One answer to one conversation. `request_id` is chosen by the sender and names every event that follows."""
+
+    request_id: str
+    messages: tuple[ChatMessage, ...]
+    sampling: SamplingParams = SamplingParams()
+    max_tokens: int | None = None  # None: until a stop token or the context's end
+    stop: tuple[str, ...] = ()
+    overflow: Overflow = Overflow.ASK
+    raw_prompt: str | None = None  # when set, tokenised as it stands: no template
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    context_length: int | None = None  # None: the model's own, capped by memory
+    threads: int | None = None  # None: physical performance cores
+    isa_tier: str = "auto"  # may only lower the tier; for tests
+    template: str | None = None  # overrides the file's chat template
+    engine: Literal["auto", "native", "compatibility"] = "auto"
+
+
+# --- commands -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel:
+    path: str
+    options: LoadOptions = LoadOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadModel:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    pass
+
+
+Command = LoadModel | UnloadModel | Generate | Abort | Shutdown
+
+
+# --- events ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An EngineError as plain values; `kind` is its class name."""
+
+    kind: str
+    cause: str
+    done: str = ""
+    remedy: str = ""
+    detail: str = ""  # traceback for the log, never shown unasked
+
+    @classmethod
+    def from_exception(cls, error: BaseException, detail: str = "") -> ErrorInfo:
+        if isinstance(error, EngineError):
+            return cls(type(error).__name__, error.cause, error.done, error.remedy, detail)
+        return cls(
+            type(error).__name__,
+            f"Something unexpected went wrong: {error}" if str(error) else "Something unexpected went wrong.",
+            remedy="Please save the log and report it.",
+            detail=detail,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What runs now. `engine` is "native" or "compatibility" (llama.cpp in a child process)."""
+
+    path: str
+    name: str
+    architecture: str
+    engine: Literal["native", "compatibility"]
+    quantization: str  # e.g. "Q4_K_M"
+    parameters: int
+    file_bytes: int
+    context_length: int  # as loaded
+    trained_context_length: int
+    isa_tier: str  # empty for the compatibility engine
+    threads: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoading:
+    path: str
+    fraction: float  # 0..1
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoaded:
+    info: ModelInfo
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoadFailed:
+    """The model that ran before, if any, still runs (`still_loaded`)."""
+
+    path: str
+    error: ErrorInfo
+    still_loaded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUnloaded:
+    path: str
+
+
+class FinishReason(enum.Enum):
+    STOP = "stop"  # an end-of-turn token or a stop string
+    LENGTH = "length"  # max_tokens reached
+    CONTEXT_FULL = "context_full"
+    ABORTED = "aborted"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStarted:
+    request_id: str
+    prompt_tokens: int
+    reused_tokens: int  # of them, already in the KV cache
+    trimmed_messages: int = 0  # dropped by Overflow.TRIM_OLDEST
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    request_id: str
+    done_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """Text of one or more new tokens: whole characters only; may be empty while a character is incomplete."""
+
+    request_id: str
+    text: str
+    tokens: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStats:
+    """Measured times of one answer. Prefill counts new prompt tokens only; decode excludes the first token."""
+
+    prompt_tokens: int
+    reused_tokens: int
+    generated_tokens: int
+    time_to_first_token: float
+    prefill_seconds: float
+    decode_seconds: float
+    depth: int  # KV positions in use at the end
+
+    @property
+    def prefill_speed(self) -> float:
+        new = self.prompt_tokens - self.reused_tokens
+        return new / self.prefill_seconds if self.prefill_seconds > 0 else 0.0
+
+    @property
+    def decode_speed(self) -> float:
+        steps = self.generated_tokens - 1
+        return steps / self.decode_seconds if steps > 0 and self.decode_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFinished:
+    """The end of an answer, whatever the reason; with ERROR, `error` is set and the text so far stays valid."""
+
+    request_id: str
+    reason: FinishReason
+    stats: GenerationStats | None
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the owner should see that is no error."""
+
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStopped:
+    """The engine thread has ended; `error` is set when it was not asked to."""
+
+    error: ErrorInfo | None = None
+    warnings: tuple[str, ...] = field(default=())
+
+
+Event = (
+    ModelLoading
+    | ModelLoaded
+    | ModelLoadFailed
+    | ModelUnloaded
+    | GenerationStarted
+    | PrefillProgress
+    | TokenEvent
+    | GenerationFinished
+    | Notice
+    | EngineStopped
+)

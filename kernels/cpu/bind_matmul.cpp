@@ -1,0 +1,7 @@
+#include "bindings.h"
+
+namespace tessera {
+
+void bind_matmul(nanobind::module_&) {}
+
+}  // namespace tessera

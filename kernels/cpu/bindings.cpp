@@ -1,0 +1,13 @@
+// The module kernels._cpu: assembles the parts, each bound in a file of its own.
+#include "bindings.h"
+
+#include "cpu_features.h"
+
+NB_MODULE(_cpu, m) {
+  m.doc() = "CPU kernels on raw memory";
+  m.def("best_tier", [] { return tessera::tier_name(tessera::best_tier()); },
+        "Name of the best ISA tier this processor and operating system can run.");
+  tessera::bind_matmul(m);
+  tessera::bind_program(m);
+  tessera::bind_scan(m);
+}

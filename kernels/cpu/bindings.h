@@ -1,0 +1,10 @@
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace tessera {
+
+void bind_matmul(nanobind::module_& m);   // quantised products and dequantisation, for tests and probes
+void bind_program(nanobind::module_& m);  // thread pool and program interpreter
+void bind_scan(nanobind::module_& m);     // bounds-checked scan of length-prefixed string arrays
+
+}  // namespace tessera
