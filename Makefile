@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine:
+#   make run    environment, build, starter model, then the app
+#   make test   environment, build, starter model, then the whole suite, offscreen
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+NATIVE_SOURCES := $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name CMakeLists.txt)
+# llama.cpp's multimodal library doubles its build time and nothing here uses it.
+export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+export PATH := $(abspath $(VENV)/bin):$(PATH)
+
+.PHONY: run test bench check format screenshots sanitize soak setup build starter clean
+
+run: build starter
+	@if command -v nvidia-smi >/dev/null 2>&1; then $(PIP) install -q -c constraints.txt -e '.[gpu]' --no-build-isolation; fi
+	$(PY) -m app
+
+test: build starter
+	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests $(ARGS)
+
+setup: $(VENV)/.packages
+build: $(VENV)/.native
+
+$(VENV)/.packages: pyproject.toml constraints.txt installer/system_libraries.sh
+	sh installer/system_libraries.sh
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -c constraints.txt --group build
+	$(PIP) install -q -c constraints.txt --group test --group check --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.native: $(VENV)/.packages $(NATIVE_SOURCES)
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+starter: build
+	@$(PY) -m engine.hub.starter
+
+check: build
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+	find kernels \( -name '*.cpp' -o -name '*.h' \) -print0 | xargs -0 $(VENV)/bin/clang-format --dry-run --Werror
+
+format: setup
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+	find kernels \( -name '*.cpp' -o -name '*.h' \) -print0 | xargs -0 $(VENV)/bin/clang-format -i
+
+clean:
+	rm -rf build dist $(VENV)

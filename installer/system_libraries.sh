@@ -1,0 +1,33 @@
+#!/bin/sh
+# Qt's wheels need a few system libraries that a bare Linux lacks. Installs them where it may (root on a Debian-like
+# system), else says which command does. Silent when nothing is missing.
+set -eu
+[ "$(uname -s)" = Linux ] || exit 0
+
+missing=""
+need() {  # need LIBRARY PACKAGE
+  ldconfig -p 2>/dev/null | grep -q "$1" || missing="$missing $2"
+}
+need libEGL.so.1 libegl1
+need libGL.so.1 libgl1
+need libxkbcommon.so.0 libxkbcommon0
+need libdbus-1.so.3 libdbus-1-3
+need libfontconfig.so.1 libfontconfig1
+need libxcb-cursor.so.0 libxcb-cursor0
+command -v c++ >/dev/null 2>&1 || missing="$missing g++"
+fc-list 2>/dev/null | grep -q . || missing="$missing fontconfig fonts-dejavu-core"
+[ -n "$missing" ] || exit 0
+
+if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+  echo "installing system libraries:$missing"
+  # A mirror can fail for a moment; three tries.
+  for attempt in 1 2 3; do
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
+    sleep 2
+  done
+  exit 1
+elif command -v apt-get >/dev/null 2>&1; then
+  echo "Missing system libraries. Please run:  sudo apt-get install$missing" >&2
+else
+  echo "Missing system libraries (Debian names):$missing" >&2
+fi
