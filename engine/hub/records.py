@@ -1,0 +1,71 @@
+"""What was verified about a model file, kept beside it as `.tessera/NAME.json`.
+
+A record speaks for a file only as long as size and modification time are those it was written for; so a
+changed file is simply an unverified one, and no cleaning up is ever needed. The record moves with the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = ".tessera"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`size` in bytes, `modified` in nanoseconds; the source is empty for files that came from elsewhere."""
+
+    size: int
+    modified: int
+    sha256: str
+    repository: str = ""
+    revision: str = ""
+    remote_path: str = ""
+
+
+def record_path(file: Path) -> Path:
+    return file.parent / FOLDER / f"{file.name}.json"
+
+
+def write_record(
+    file: Path, sha256: str, *, repository: str = "", revision: str = "", remote_path: str = ""
+) -> Record:
+    """Note that `file`, as it is now, has this SHA-256. Raises OSError where the folder is read-only."""
+    state = file.stat()
+    record = Record(state.st_size, state.st_mtime_ns, sha256, repository, revision, remote_path)
+    write_json(record_path(file), asdict(record))
+    return record
+
+
+def read_record(file: Path) -> Record | None:
+    """The record of `file`, or None when there is none or the file has changed since."""
+    try:
+        state = file.stat()
+        values = json.loads(record_path(file).read_text("utf-8"))
+        record = Record(**values)
+    except (OSError, ValueError, TypeError):
+        return None
+    if (record.size, record.modified) != (state.st_size, state.st_mtime_ns):
+        return None
+    return record
+
+
+def remove_record(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        record_path(file).unlink()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` in one step: after a crash it holds the old text or the new text, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with scratch.open("w", encoding="utf-8") as stream:
+        json.dump(value, stream, ensure_ascii=False, indent=1)
+        stream.flush()
+        os.fsync(stream.fileno())
+    scratch.replace(path)
