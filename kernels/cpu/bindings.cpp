@@ -10,4 +10,5 @@ NB_MODULE(_cpu, m) {
   tessera::bind_matmul(m);
   tessera::bind_program(m);
   tessera::bind_scan(m);
+  tessera::bind_probe(m);
 }

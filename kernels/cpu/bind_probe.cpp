@@ -1,0 +1,96 @@
+// Speed limits of this machine, measured: the read bandwidth that bounds decode.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "bindings.h"
+
+namespace tessera {
+namespace {
+
+namespace nb = nanobind;
+
+// Bytes ahead of the read position that are prefetched; about two DRAM latencies at 20 GB/s per core.
+constexpr size_t kPrefetchDistance = 2304;
+
+// Anonymous memory in 4 KiB pages, as a mapped model file has them, every page touched.
+class Pages {
+ public:
+  explicit Pages(size_t bytes) : bytes_(bytes) {
+    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_NOHUGEPAGE
+    madvise(data_, bytes, MADV_NOHUGEPAGE);
+#endif
+    std::memset(data_, 1, bytes);
+  }
+  ~Pages() { munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  const uint8_t* data() const { return static_cast<const uint8_t*>(data_); }
+
+ private:
+  size_t bytes_;
+  void* data_;
+};
+
+uint64_t read_all(const uint8_t* data, size_t bytes) {
+  uint64_t folded[8] = {};
+  for (size_t at = 0; at + 64 <= bytes; at += 64) {
+    __builtin_prefetch(data + std::min(at + kPrefetchDistance, bytes - 1));
+    uint64_t line[8];
+    std::memcpy(line, data + at, sizeof line);
+    for (int i = 0; i < 8; ++i) folded[i] ^= line[i];
+  }
+  uint64_t all = 0;
+  for (uint64_t part : folded) all ^= part;
+  return all;
+}
+
+// Median over `repeats` of the bytes per second that `threads` threads read together from a buffer of `bytes`.
+double read_bandwidth(int threads, size_t bytes, int repeats) {
+  if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
+  if (repeats < 1) throw std::invalid_argument("repeats must be at least 1");
+  if (bytes < (size_t{1} << 20)) throw std::invalid_argument("bytes must be at least 1 MiB");
+  const Pages pages(bytes);
+  const size_t slice = bytes / threads / 64 * 64;
+  std::vector<double> speeds;
+  std::atomic<uint64_t> sink{0};
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    std::atomic<int> ready{0};
+    std::atomic<bool> go{false};
+    std::vector<std::thread> readers;
+    for (int t = 0; t < threads; ++t) {
+      readers.emplace_back([&, t] {
+        ++ready;
+        while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
+        sink ^= read_all(pages.data() + slice * t, slice);
+      });
+    }
+    while (ready.load() < threads) std::this_thread::yield();
+    const auto start = std::chrono::steady_clock::now();
+    go.store(true, std::memory_order_release);
+    for (std::thread& reader : readers) reader.join();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    speeds.push_back(static_cast<double>(slice) * threads / elapsed.count());
+  }
+  std::nth_element(speeds.begin(), speeds.begin() + speeds.size() / 2, speeds.end());
+  return speeds[speeds.size() / 2];
+}
+
+}  // namespace
+
+void bind_probe(nanobind::module_& m) {
+  m.def("read_bandwidth", &read_bandwidth, nb::arg("threads"), nb::arg("bytes") = size_t{256} << 20,
+        nb::arg("repeats") = 5, nb::call_guard<nb::gil_scoped_release>(),
+        "Bytes per second that `threads` threads read together from memory in 4 KiB pages: the median of `repeats`.");
+}
+
+}  // namespace tessera

@@ -1,0 +1,18 @@
+"""The bandwidth probe answers for any thread count and refuses nonsense."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels import _cpu
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_bandwidth_is_a_positive_rate(threads: int) -> None:
+    assert _cpu.read_bandwidth(threads, bytes=1 << 20, repeats=1) > 0
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"threads": 1, "repeats": 0}, {"threads": 1, "bytes": 10}])
+def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError):
+        _cpu.read_bandwidth(**wrong)
