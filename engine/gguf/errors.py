@@ -1,0 +1,56 @@
+"""How a GGUF file fails: errors that name the file, the key or tensor, and the bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.errors import FileError, FormatError
+
+DOWNLOAD_AGAIN = "Download the file again, or delete it."
+
+
+class TruncatedFileError(FormatError):
+    """The file ends before what its header promises; `needed_bytes` is the least size it should have."""
+
+    def __init__(self, cause: str, needed_bytes: int, actual_bytes: int) -> None:
+        self.needed_bytes = needed_bytes
+        self.actual_bytes = actual_bytes
+        super().__init__(
+            cause, remedy="The download is probably incomplete: resume it or download the file again."
+        )
+
+
+class IncompleteSplitError(FileError):
+    """Parts of a split model are not there; `missing` and `present` are their paths, in order."""
+
+    def __init__(self, missing: Sequence[Path], present: Sequence[Path]) -> None:
+        self.missing = tuple(missing)
+        self.present = tuple(present)
+        names = ", ".join(display_name(path) for path in self.missing[:4])
+        more = f" and {len(self.missing) - 4} more" if len(self.missing) > 4 else ""
+        total = len(self.missing) + len(self.present)
+        super().__init__(
+            f"The model is split into {total} files, and {len(self.missing)} of them are missing: {names}{more}.",
+            remedy="Download the missing parts into the same folder.",
+        )
+
+
+class FileChangedError(FileError):
+    """A file was shortened, replaced or became unreadable while in use: what was read of it cannot be trusted."""
+
+
+def display_name(path: str | os.PathLike[str]) -> str:
+    """The file's name, fit for printing whatever bytes it holds."""
+    return Path(path).name.encode("utf-8", "replace").decode()
+
+
+def shown(raw: bytes) -> str:
+    """A key or tensor name from a file, shortened and quoted for a message."""
+    text = raw[:80].decode("utf-8", "backslashreplace")
+    return repr(text + ("…" if len(raw) > 80 else ""))
+
+
+def malformed(path: str | os.PathLike[str], problem: str, remedy: str = DOWNLOAD_AGAIN) -> FormatError:
+    return FormatError(f"{display_name(path)}: {problem}.", remedy=remedy)
