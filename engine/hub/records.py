@@ -32,9 +32,7 @@ def record_path(file: Path) -> Path:
     return file.parent / FOLDER / f"{file.name}.json"
 
 
-def write_record(
-    file: Path, sha256: str, *, repository: str = "", revision: str = "", remote_path: str = ""
-) -> Record:
+def write_record(file: Path, sha256: str, *, repository: str = "", revision: str = "", remote_path: str = "") -> Record:
     """Note that `file`, as it is now, has this SHA-256. Raises OSError where the folder is read-only."""
     state = file.stat()
     record = Record(state.st_size, state.st_mtime_ns, sha256, repository, revision, remote_path)

@@ -30,7 +30,7 @@ MARGIN = 2 * SIZE + (16 << 20)  # the package and the model lie side by side for
 CHUNK = 1 << 20
 
 
-def find_starter(folder: Path | None = None) -> Path | None:
+def find_starter_model(folder: Path | None = None) -> Path | None:
     """The starter model in `folder` (default: the user's models folder), or None. Never uses the network."""
     target = (folder or models_folder()) / FILE_NAME
     record = read_record(target)
@@ -42,20 +42,20 @@ def find_starter(folder: Path | None = None) -> Path | None:
     return target
 
 
-def ensure_starter(folder: Path | None = None) -> Path:
+def ensure_starter_model(folder: Path | None = None) -> Path:
     """Path of the starter model in `folder`; fetched first when it is not there, complete and verified.
 
     Whatever fails, no file under the model's name is ever incomplete, and what was fetched is used again the
     next time. Raises EngineError.
     """
     folder = folder or models_folder()
-    if (present := find_starter(folder)) is not None:
+    if (present := find_starter_model(folder)) is not None:
         return present
     work = folder / FOLDER / "starter"
     try:
         work.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(folder / FOLDER / "starter.lock"):
-            if (present := find_starter(folder)) is not None:
+            if (present := find_starter_model(folder)) is not None:
                 return present
             return _install(folder, work)
     except OSError as error:
@@ -142,7 +142,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models-folder", type=Path, help=f"where to keep it (default: {models_folder()})")
     try:
-        print(ensure_starter(parser.parse_args().models_folder))
+        print(ensure_starter_model(parser.parse_args().models_folder))
     except EngineError as error:
         print(error, file=sys.stderr)
         return 1

