@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu_features.h"
 #include "quant_type.h"
 
 namespace tessera {
 
-// How a tier wants its activations; the byte layout behind each is the tier's own.
+// How a tier wants its activations; the byte layout behind each is the tier's own and may depend on the number of
+// tokens, so `tokens` of pack and of the task are the same.
 enum class ActivationFormat : int32_t {
   F32 = 0,      // for float weights
   Q8_32 = 1,    // int8, one float scale (and sum) per 32: the 32-element block types
@@ -21,7 +23,7 @@ enum class ActivationFormat : int32_t {
 inline constexpr int kActivationFormatCount = 3;
 
 struct ActivationKernels {
-  // Tokens per packed tile: [first, last) of `pack` are multiples of it, except at the end of the batch.
+  // Tokens per packed tile: `first` of `pack` is a multiple of it, and so is `last` except at the end of the batch.
   int tile;
   // Bytes that `tokens` packed rows of `cols` values take (64-byte aligned buffer).
   size_t (*packed_bytes)(int tokens, int cols);
@@ -29,6 +31,8 @@ struct ActivationKernels {
   // Calls for disjoint ranges may run at the same time.
   void (*pack)(const float* x, ptrdiff_t x_stride, const int32_t* index, int tokens, int first, int last, int cols,
                uint8_t* out);
+  // What packed token `t` stands for, as float32 [cols]: the exact operand of the products. For tests.
+  void (*unpack)(const uint8_t* packed, int tokens, int t, int cols, float* out);
 };
 
 struct MatmulTask {
@@ -56,7 +60,13 @@ struct MatmulTable {
   const char* tier;
   ActivationKernels activations[kActivationFormatCount];
   MatmulKernels types[kQuantTypeCount];
+  // Runs the tier's fastest int8 multiply-accumulate sequence on registers; returns the multiply-adds done.
+  // The benchmark divides by it.
+  int64_t (*int8_peak)(int64_t iterations);
 };
+
+// The kernels of a tier, filled once. A tier above what this processor can run gives the best one that it can.
+const MatmulTable& matmul_table(Tier tier);
 
 // Each tier overwrites the rows it does better; scalar fills all. Called in rising order of tiers.
 void fill_matmul_scalar(MatmulTable& table);

@@ -27,4 +27,18 @@ static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(Block
 static_assert(sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176);
 static_assert(sizeof(BlockQ6_K) == 210);
 
+struct QuantTypeInfo {
+  QuantType type;
+  const char* name;
+  int block_elements, block_bytes;
+};
+
+inline constexpr QuantTypeInfo kQuantTypes[] = {
+    {QuantType::F32, "F32", 1, 4},       {QuantType::F16, "F16", 1, 2},       {QuantType::BF16, "BF16", 1, 2},
+    {QuantType::Q4_0, "Q4_0", 32, 18},   {QuantType::Q4_1, "Q4_1", 32, 20},   {QuantType::Q5_0, "Q5_0", 32, 22},
+    {QuantType::Q5_1, "Q5_1", 32, 24},   {QuantType::Q8_0, "Q8_0", 32, 34},   {QuantType::Q2_K, "Q2_K", 256, 84},
+    {QuantType::Q3_K, "Q3_K", 256, 110}, {QuantType::Q4_K, "Q4_K", 256, 144}, {QuantType::Q5_K, "Q5_K", 256, 176},
+    {QuantType::Q6_K, "Q6_K", 256, 210},
+};
+
 }  // namespace tessera
