@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from engine.errors import FileError, UnsupportedError
 from engine.gguf.errors import TruncatedFileError, display_name, malformed, shown
 from engine.gguf.metadata import SCALAR_BYTES, Entry, Metadata, ValueType
-from engine.gguf.tensors import TensorInfo
 from engine.gguf.quant_types import known_type
+from engine.gguf.tensors import TensorInfo
 from kernels import _cpu
 
 # Limits far above any real file (the largest known: 10 MB, 60 pairs, 20k tensors); they bound time and memory.

@@ -7,11 +7,12 @@ the key, what was expected, what was found, and the file. Values are decoded whe
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +97,7 @@ class StringArray(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         bounds = self._offsets.tolist()
         header = self._header
-        for begin, after in zip(bounds, bounds[1:], strict=False):
+        for begin, after in itertools.pairwise(bounds):
             yield str(header[begin : after - 8], "utf-8", "replace")
 
 

@@ -28,6 +28,11 @@ _STRUCT = {
     ValueType.I32: "i", ValueType.F32: "f", ValueType.BOOL: "?", ValueType.U64: "Q", ValueType.I64: "q",
     ValueType.F64: "d",
 }  # fmt: skip
+_NUMPY_TYPES = {
+    "u1": ValueType.U8, "i1": ValueType.I8, "u2": ValueType.U16, "i2": ValueType.I16, "u4": ValueType.U32,
+    "i4": ValueType.I32, "f4": ValueType.F32, "b1": ValueType.BOOL, "u8": ValueType.U64, "i8": ValueType.I64,
+    "f8": ValueType.F64,
+}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -189,6 +194,9 @@ class GGUFBuilder:
 
     @staticmethod
     def _common_type(items: list[Any]) -> ValueType:
+        """The type of an array's items: of numpy scalars their own, else inferred."""
+        if items and isinstance(items[0], np.generic):
+            return _NUMPY_TYPES[items[0].dtype.str[1:]]
         types = {infer_type(item) for item in items}
         if not types:
             return ValueType.U32
@@ -204,9 +212,7 @@ def shard_name(stem: str, index: int, count: int) -> str:
     return f"{stem}-{index + 1:05d}-of-{count:05d}.gguf"
 
 
-def write_split(
-    builder: GGUFBuilder, folder: Path, stem: str, tensors_per_shard: Sequence[int]
-) -> list[Path]:
+def write_split(builder: GGUFBuilder, folder: Path, stem: str, tensors_per_shard: Sequence[int]) -> list[Path]:
     """Writes the builder's tensors as a split set; metadata goes to the first shard, which may hold no tensors."""
     if sum(tensors_per_shard) != len(builder.tensors):
         raise ValueError("tensors_per_shard does not add up")

@@ -1,0 +1,290 @@
+"""Tiny models of random weights that llama.cpp loads and runs, one for every variant the tests ask for.
+
+    path = tiny_models(TinyModel("qwen3", mix="Q4_K_M", tied=True))     # fixture of tests/conftest.py
+
+The same `TinyModel` gives the same bytes always: each tensor is drawn from a generator seeded by its name. Weights
+have a standard deviation of 1/sqrt(row length), and those that write into the residual stream 1/sqrt(2 x layers) of
+it, so that depth does not amplify noise and logits of two engines can be compared. The tokenizer is the starter
+model's, cut to its first entries, which hold all bytes, all control tokens and the most frequent merges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.gguf import GGUFFile, QuantType
+from tests.support.gguf_writer import GGUFBuilder
+from tests.support.quantize import quantize
+
+TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+FAMILIES = ("llama", "qwen2", "qwen3", "qwen3moe", "mixtral")  # mixtral: architecture llama, with experts
+
+# mix -> (general.file_type, type, better type of attn_v, ffn_down and the output). A type's own name is a mix, too.
+_MIXES = {
+    "Q2_K_M": (10, "Q2_K", "Q4_K"),
+    "Q3_K_M": (12, "Q3_K", "Q5_K"),
+    "Q4_K_M": (15, "Q4_K", "Q6_K"),
+    "Q5_K_M": (17, "Q5_K", "Q6_K"),
+    "Q4_1_M": (3, "Q4_1", "Q8_0"),  # as the starter model
+}
+_FILE_TYPES = {
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 11, "Q4_K": 14,
+    "Q5_K": 16, "Q6_K": 18, "BF16": 32,
+}  # fmt: skip
+MIXES = (*TYPES, *_MIXES, "all")
+
+
+@dataclasses.dataclass(frozen=True)
+class TinyModel:
+    """A variant. Widths are multiples of 256, so that every type fits every matrix."""
+
+    family: str = "llama"
+    mix: str = "F32"  # one of MIXES; "all" goes through the types from tensor to tensor
+    layers: int = 2
+    embedding: int = 256
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 0  # 0: embedding / heads, in qwen3 and qwen3moe 128
+    feed_forward: int = 512
+    experts: int = 8  # of qwen3moe and mixtral
+    experts_used: int = 2
+    vocabulary: int = 512
+    context: int = 2048
+    tied: bool = False  # no output matrix: the embeddings serve
+    biases: bool | None = None  # of q, k and v; None: as the family has it (qwen2: yes)
+    output_bias: bool = False  # of attn_output
+    rope_base: float = 10000.0
+    rope_scaling: str = ""  # "", "linear", "yarn", "llama3" (a tensor of factors)
+    rope_factor: float = 4.0
+    epsilon: float = 1e-5
+    add_bos: bool = False
+    seed: int = 0
+    overrides: tuple[tuple[str, Any], ...] = ()  # metadata to replace; None takes a key away
+    without: tuple[str, ...] = ()  # tensors to leave out
+
+    @property
+    def architecture(self) -> str:
+        return "llama" if self.family == "mixtral" else self.family
+
+    @property
+    def head_width(self) -> int:
+        if self.head_dim:
+            return self.head_dim
+        return 128 if self.family.startswith("qwen3") else self.embedding // self.heads
+
+    @property
+    def has_experts(self) -> bool:
+        return self.family in ("qwen3moe", "mixtral")
+
+    @property
+    def has_biases(self) -> bool:
+        return self.family == "qwen2" if self.biases is None else self.biases
+
+    @property
+    def slug(self) -> str:
+        """A file name's stem: what differs from the defaults."""
+        parts = [
+            f"{field.name}-{getattr(self, field.name)}"
+            for field in dataclasses.fields(self)
+            if field.name not in ("family", "mix") and getattr(self, field.name) != field.default
+        ]
+        text = "_".join([self.family, self.mix, *parts])
+        return (
+            text
+            if len(text) < 80 and text.isascii() and "/" not in text
+            else f"{text[:60]}~{zlib.crc32(text.encode()):08x}"
+        )
+
+
+def tiny_model_builder(model: TinyModel, tokenizer: Path | str) -> GGUFBuilder:
+    """The model's file, not yet written; `tokenizer` is the GGUF whose vocabulary is cut down."""
+    builder = GGUFBuilder(None)
+    builder.add_all({**_metadata(model), **cut_vocabulary(tokenizer, model.vocabulary), **_tokenizer_flags(model)})
+    for key, value in model.overrides:
+        builder.pairs = [pair for pair in builder.pairs if pair.key != key.encode()]
+        if value is not None:
+            builder.add(key, value)
+    for index, weight in enumerate(_weights(model)):
+        if weight.name in model.without:
+            continue
+        kind = weight_type(model.mix, weight.role, index)
+        values = weight.values(model.seed)
+        raw = quantize(values.reshape(-1, values.shape[-1]), kind)
+        builder.tensor(weight.name, values.shape, QuantType[kind], raw.tobytes())
+    return builder
+
+
+def tiny_model_factory(folder: Path, tokenizer: Callable[[], Path]) -> Callable[[TinyModel], Path]:
+    """A function that writes a model into `folder` once and gives its path."""
+
+    @functools.cache
+    def write(model: TinyModel) -> Path:
+        return tiny_model_builder(model, tokenizer()).write(folder / f"{model.slug}.gguf")
+
+    return write
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------
+
+
+def _metadata(m: TinyModel) -> dict[str, Any]:
+    a = m.architecture
+    pairs: dict[str, Any] = {
+        "general.architecture": a,
+        "general.name": f"Tiny {m.family}",
+        "general.file_type": _MIXES[m.mix][0] if m.mix in _MIXES else _FILE_TYPES.get(m.mix, 0),
+        "general.quantization_version": 2,
+        f"{a}.block_count": m.layers,
+        f"{a}.context_length": m.context,
+        f"{a}.embedding_length": m.embedding,
+        f"{a}.feed_forward_length": m.feed_forward,
+        f"{a}.vocab_size": m.vocabulary,
+        f"{a}.attention.head_count": m.heads,
+        f"{a}.attention.head_count_kv": m.kv_heads,
+        f"{a}.attention.layer_norm_rms_epsilon": m.epsilon,
+        f"{a}.rope.freq_base": m.rope_base,
+    }
+    if a == "llama":
+        pairs[f"{a}.rope.dimension_count"] = m.head_width
+    if m.head_width * m.heads != m.embedding:
+        pairs[f"{a}.attention.key_length"] = m.head_width
+        pairs[f"{a}.attention.value_length"] = m.head_width
+    if m.has_experts:
+        pairs[f"{a}.expert_count"] = m.experts
+        pairs[f"{a}.expert_used_count"] = m.experts_used
+        if m.family == "qwen3moe":
+            pairs[f"{a}.expert_feed_forward_length"] = m.feed_forward
+    if m.rope_scaling in ("linear", "yarn"):
+        pairs[f"{a}.rope.scaling.type"] = m.rope_scaling
+        pairs[f"{a}.rope.scaling.factor"] = m.rope_factor
+        if m.rope_scaling == "yarn":
+            pairs[f"{a}.rope.scaling.original_context_length"] = max(m.context // 8, 32)
+    return pairs
+
+
+def _tokenizer_flags(m: TinyModel) -> dict[str, Any]:
+    return {"tokenizer.ggml.add_bos_token": m.add_bos}
+
+
+@functools.cache
+def cut_vocabulary(path: Path | str, size: int) -> dict[str, Any]:
+    """The tokenizer.* pairs of a BPE model, with the first `size` tokens and the merges that remain possible."""
+    with GGUFFile.open(path) as file:
+        metadata = file.metadata
+        tokens = metadata.string_array("tokenizer.ggml.tokens")[:size]
+        known = set(tokens)
+        merges = [
+            merge
+            for merge in metadata.string_array("tokenizer.ggml.merges")
+            if known.issuperset((*merge.split(" ", 1), merge.replace(" ", "", 1)))
+        ]
+        pairs: dict[str, Any] = {key: metadata[key] for key in metadata if key.startswith("tokenizer.")}
+        pairs["tokenizer.ggml.tokens"] = tokens
+        pairs["tokenizer.ggml.merges"] = merges
+        pairs["tokenizer.ggml.token_type"] = metadata.i32_array("tokenizer.ggml.token_type")[:size].copy()
+    outside = [key for key, value in pairs.items() if key.endswith("_token_id") and int(value) >= size]
+    if outside:
+        raise ValueError(f"{outside} point behind the first {size} tokens")
+    return pairs
+
+
+# --- weights ----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+    name: str
+    shape: tuple[int, ...]
+    role: str = "matrix"  # "matrix", "better" (gets the better type of a mix), "float" (always F32)
+    std: float = 0.0  # 0: 1 / sqrt(row length)
+    mean: float = 0.0
+    fixed: tuple[float, ...] = ()
+
+    def values(self, seed: int) -> NDArray[np.float32]:
+        if self.fixed:
+            return np.array(self.fixed, np.float32)
+        rng = np.random.default_rng((seed, zlib.crc32(self.name.encode())))
+        std = self.std or 1 / math.sqrt(self.shape[-1])
+        return rng.standard_normal(self.shape, np.float32) * np.float32(std) + np.float32(self.mean)
+
+
+def weight_type(mix: str, role: str, index: int) -> str:
+    if role == "float":
+        return "F32"
+    if mix == "all":
+        return TYPES[index % len(TYPES)]
+    if mix in _MIXES:
+        return _MIXES[mix][2 if role == "better" else 1]
+    return mix
+
+
+def _weights(m: TinyModel) -> Iterator[Weight]:
+    yield Weight("token_embd.weight", (m.vocabulary, m.embedding), "better" if m.tied else "matrix",
+                 std=1 / (3 * math.sqrt(m.embedding)) if m.tied else 1.0)  # fmt: skip
+    # Tied embeddings are small, or each token would only predict itself; the last norm then spreads the logits.
+    yield Weight("output_norm.weight", (m.embedding,), "float", std=0.1, mean=6.0 if m.tied else 2.0)
+    if not m.tied:
+        yield Weight("output.weight", (m.vocabulary, m.embedding), "better")
+    if m.rope_scaling == "llama3":
+        yield Weight("rope_freqs.weight", (m.head_width // 2,), "float", fixed=llama3_factors(m))
+    for layer in range(m.layers):
+        for weight in (*_attention(m), *(_experts(m) if m.has_experts else _dense(m))):
+            yield dataclasses.replace(weight, name=f"blk.{layer}.{weight.name}")
+
+
+def _attention(m: TinyModel) -> Iterator[Weight]:
+    q, kv = m.heads * m.head_width, m.kv_heads * m.head_width
+    sharp = 1.5 / math.sqrt(m.embedding)  # scores spread enough for positions to matter
+    yield Weight("attn_norm.weight", (m.embedding,), "float", std=0.1, mean=1.0)
+    yield Weight("attn_q.weight", (q, m.embedding), std=sharp)
+    yield Weight("attn_k.weight", (kv, m.embedding), std=sharp)
+    yield Weight("attn_v.weight", (kv, m.embedding), "better")
+    if m.has_biases:
+        yield Weight("attn_q.bias", (q,), "float", std=0.3)
+        yield Weight("attn_k.bias", (kv,), "float", std=0.3)
+        yield Weight("attn_v.bias", (kv,), "float", std=0.3)
+    if m.family.startswith("qwen3"):
+        yield Weight("attn_q_norm.weight", (m.head_width,), "float", std=0.2, mean=1.2)
+        yield Weight("attn_k_norm.weight", (m.head_width,), "float", std=0.2, mean=1.2)
+    yield Weight("attn_output.weight", (m.embedding, q), std=_residual(m, q))
+    if m.output_bias:
+        yield Weight("attn_output.bias", (m.embedding,), "float", std=0.1)
+    yield Weight("ffn_norm.weight", (m.embedding,), "float", std=0.1, mean=1.0)
+
+
+def _dense(m: TinyModel) -> Iterator[Weight]:
+    yield Weight("ffn_gate.weight", (m.feed_forward, m.embedding))
+    yield Weight("ffn_up.weight", (m.feed_forward, m.embedding))
+    yield Weight("ffn_down.weight", (m.embedding, m.feed_forward), "better", std=_residual(m, m.feed_forward))
+
+
+def _experts(m: TinyModel) -> Iterator[Weight]:
+    yield Weight("ffn_gate_inp.weight", (m.experts, m.embedding), "float")
+    yield Weight("ffn_gate_exps.weight", (m.experts, m.feed_forward, m.embedding))
+    yield Weight("ffn_up_exps.weight", (m.experts, m.feed_forward, m.embedding))
+    yield Weight("ffn_down_exps.weight", (m.experts, m.embedding, m.feed_forward), "better",
+                 std=_residual(m, m.feed_forward))  # fmt: skip
+
+
+def _residual(m: TinyModel, row: int) -> float:
+    return 1 / math.sqrt(row * 2 * m.layers)
+
+
+def llama3_factors(m: TinyModel) -> tuple[float, ...]:
+    """Divisors of the rotary frequencies as Llama 3.1 defines them: low ones by `rope_factor`, high ones by 1."""
+    original, low, high = m.context / 8, 1.0, 4.0
+    factors = []
+    for i in range(m.head_width // 2):
+        turns = original / (2 * math.pi * m.rope_base ** (2 * i / m.head_width))  # over the original context
+        smooth = min(max((turns - low) / (high - low), 0.0), 1.0)
+        factors.append(1 / ((1 - smooth) / m.rope_factor + smooth))
+    return tuple(factors)
