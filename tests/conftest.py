@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.support.tiny_models import TinyModel
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,3 +27,14 @@ def starter_model() -> Path:
     from engine.hub.starter import ensure_starter_model
 
     return ensure_starter_model()
+
+
+@pytest.fixture(scope="session")
+def tiny_models(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[TinyModel], Path]:
+    """Gives the path of a tiny random model, written at its first use."""
+    from tests.support.tiny_models import tiny_model_factory
+
+    folder = tmp_path_factory.mktemp("tiny_models")
+    return tiny_model_factory(folder, lambda: Path(request.getfixturevalue("starter_model")))
