@@ -1,0 +1,117 @@
+"""KVPool: the keys and values of all sequences, in blocks of a few tokens each, handed out and counted here.
+
+A block number means the same in every layer: block b of a layer holds keys and values of `block_tokens` consecutive
+positions, [kv_heads, block_tokens, dim]. Blocks carry a reference count, so that sequences with the same beginning
+share them; who wants to write to a shared block copies it first.
+
+The memory is one anonymous mapping, which the system commits page by page as tokens arrive. Low block numbers are
+handed out first, so that what is used stays together.
+"""
+
+from __future__ import annotations
+
+import heapq
+import mmap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import OutOfMemoryError
+from engine.gguf import QuantType
+from engine.memory.available import format_bytes
+from engine.models.graph import KVLayer
+
+BLOCK_TOKENS = 32
+_ALIGNMENT = 4096
+
+Cells = npt.NDArray[np.uint8]
+
+
+class KVPool:
+    """`blocks` blocks for each of `layers`, stored as `quant_type`. OutOfMemoryError if they cannot be mapped."""
+
+    def __init__(
+        self, layers: Sequence[KVLayer], blocks: int, quant_type: QuantType = QuantType.F16, block_tokens: int = BLOCK_TOKENS
+    ) -> None:
+        self.blocks = blocks
+        self.block_tokens = block_tokens
+        self.quant_type = quant_type
+        sizes = [size for layer in layers for size in _cell_bytes(layer, quant_type, block_tokens)]
+        self.bytes_per_block = sum(sizes)
+        self._arrays = _map_arrays(sizes, blocks)
+        self._references = [0] * blocks
+        self._free = list(range(blocks))  # a heap: the lowest number first
+
+    @staticmethod
+    def bytes_per_token(layers: Sequence[KVLayer], quant_type: QuantType = QuantType.F16) -> int:
+        return sum(sum(_cell_bytes(layer, quant_type, 1)) for layer in layers)
+
+    @property
+    def free_blocks(self) -> int:
+        return len(self._free)
+
+    def layer(self, index: int) -> tuple[Cells, Cells]:
+        """Keys and values of one layer, each [blocks, bytes of a block]."""
+        return self._arrays[2 * index], self._arrays[2 * index + 1]
+
+    def blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self.block_tokens)
+
+    def allocate(self) -> int:
+        """A free block with one reference. IndexError when none is left: ask `free_blocks` first."""
+        block = heapq.heappop(self._free)
+        self._references[block] = 1
+        return block
+
+    def retain(self, block: int) -> None:
+        assert self._references[block] > 0, block
+        self._references[block] += 1
+
+    def release(self, block: int) -> None:
+        assert self._references[block] > 0, block
+        self._references[block] -= 1
+        if self._references[block] == 0:
+            heapq.heappush(self._free, block)
+
+    def is_shared(self, block: int) -> bool:
+        return self._references[block] > 1
+
+    def copy(self, source: int, target: int) -> None:
+        """Copies a block's keys and values in every layer."""
+        for array in self._arrays:
+            array[target] = array[source]
+
+    def check_integrity(self, tables: Iterable[Sequence[int]]) -> None:
+        """AssertionError unless `tables`, all that are alive, account for every block that is not free."""
+        counted = Counter(block for table in tables for block in table)
+        assert all(self._references[block] == counted[block] for block in range(self.blocks)), "references differ"
+        assert len(self._free) == len(set(self._free)), "a block is free twice"
+        assert all(self._references[block] == 0 for block in self._free), "a free block is in use"
+        assert len(self._free) + len(counted) == self.blocks, "free + used differs from all"
+
+
+def _cell_bytes(layer: KVLayer, quant_type: QuantType, tokens: int) -> tuple[int, int]:
+    """Bytes of `tokens` positions' keys, and of their values."""
+    key, value = quant_type.row_bytes(layer.key_dim), quant_type.row_bytes(layer.value_dim)
+    return layer.kv_heads * tokens * key, layer.kv_heads * tokens * value
+
+
+def _map_arrays(sizes: Sequence[int], blocks: int) -> list[Cells]:
+    offsets, total = [], 0
+    for size in sizes:
+        offsets.append(total)
+        total += -(-size * blocks // _ALIGNMENT) * _ALIGNMENT
+    try:
+        memory = np.frombuffer(mmap.mmap(-1, max(total, 1)), dtype=np.uint8)
+    except (OSError, OverflowError, ValueError) as error:
+        raise OutOfMemoryError(
+            f"{format_bytes(total)} for the conversation's context could not be reserved.",
+            done="Nothing was changed.",
+            remedy="Choose a shorter context, or close other programs.",
+        ) from error
+    return [
+        memory[offset : offset + size * blocks].reshape(blocks, size)
+        for offset, size in zip(offsets, sizes, strict=True)
+    ]

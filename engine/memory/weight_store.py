@@ -1,0 +1,20 @@
+"""WeightStore: a model's weights where they are, mapped from the file, bound to a program's handles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.gguf import GGUFFile
+from kernels._cpu import Program
+
+
+class WeightStore:
+    """Owns the open file for as long as a program may read from it."""
+
+    def __init__(self, gguf: GGUFFile) -> None:
+        self._gguf = gguf
+
+    def bind(self, program: Program, handles: Mapping[str, int]) -> None:
+        """Gives every weight of `program` its bytes; nothing is read or copied."""
+        for name, handle in handles.items():
+            program.bind_weight(handle, self._gguf.buffer(name), 0)

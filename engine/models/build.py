@@ -1,0 +1,181 @@
+"""ModelSpec → Graph: the forward pass of a pre-norm transformer, block by block.
+
+    x = embed(tokens)
+    each layer:  x = x + attention(norm(x));  x = x + feed_forward(norm(x))
+    logits = output(norm(x)), only for the rows that are asked for
+"""
+
+from __future__ import annotations
+
+from engine.errors import FormatError, UnsupportedError
+from engine.models.graph import (
+    GLU,
+    Add,
+    Attention,
+    Embed,
+    Experts,
+    Graph,
+    KVLayer,
+    Linear,
+    Op,
+    RMSNorm,
+    Rope,
+    Router,
+    SelectRows,
+)
+from engine.models.spec import AttentionSpec, DenseSpec, ExpertsSpec, ModelSpec, TensorShape
+
+
+def build_graph(spec: ModelSpec) -> Graph:
+    """The graph of `spec`. Every tensor's shape is checked, and every tensor of the file must have a use."""
+    b = _Builder(spec)
+    b.item = "embedding"
+    x = b.embed("token_embd.weight", spec.vocabulary_size)
+    last = len(spec.layers) - 1
+    for index, layer in enumerate(spec.layers):
+        x = _attention(b, index, layer.attention, x, select=index == last)
+        x = _feed_forward(b, index, layer.feed_forward, x)
+    b.item = "output"
+    x = b.rms_norm(x, "output_norm.weight", "output_norm")
+    output = "token_embd" if spec.tied_output else "output"
+    (logits,) = b.linear(x, {output: ("logits", spec.vocabulary_size)})
+    return b.finish(logits)
+
+
+def _attention(b: _Builder, index: int, spec: AttentionSpec, x: str, *, select: bool) -> str:
+    """x + attention(norm(x)). In the last layer only the rows asked for go on (`select`)."""
+    blk = f"blk.{index}"
+    b.item = f"{blk}.attn"
+    normed = b.rms_norm(x, f"{blk}.attn_norm.weight", f"{blk}.attn_norm")
+    key_width, value_width = spec.kv_heads * spec.key_dim, spec.kv_heads * spec.value_dim
+    q, k, v = b.linear(
+        normed,
+        {
+            f"{blk}.attn_q": (f"{blk}.q", spec.heads * spec.key_dim),
+            f"{blk}.attn_k": (f"{blk}.k", key_width),
+            f"{blk}.attn_v": (f"{blk}.v", value_width),
+        },
+    )
+    if spec.qk_norm:
+        q = b.rms_norm(q, f"{blk}.attn_q_norm.weight", f"{blk}.q_normed", group=spec.key_dim)
+        k = b.rms_norm(k, f"{blk}.attn_k_norm.weight", f"{blk}.k_normed", group=spec.key_dim)
+    b.add_op(Rope(b.item, q, spec.heads, spec.key_dim, spec.rope))
+    b.add_op(Rope(b.item, k, spec.kv_heads, spec.key_dim, spec.rope))
+    mixed = b.value(f"{blk}.attn_mixed", spec.heads * spec.value_dim)
+    b.kv_layers.append(KVLayer(spec.kv_heads, spec.key_dim, spec.value_dim, spec.window))
+    b.add_op(Attention(b.item, q, k, v, index, mixed, spec.heads, spec.scale, spec.window))
+    if select:
+        mixed, x = b.select_rows(mixed), b.select_rows(x)
+    (out,) = b.linear(mixed, {f"{blk}.attn_output": (f"{blk}.attn_out", b.spec.width)})
+    return b.add(x, out, f"{blk}.attn_residual")
+
+
+def _feed_forward(b: _Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str) -> str:
+    blk = f"blk.{index}"
+    b.item = f"{blk}.ffn"
+    normed = b.rms_norm(x, f"{blk}.ffn_norm.weight", f"{blk}.ffn_norm")
+    out = _dense(b, blk, spec, normed) if isinstance(spec, DenseSpec) else _experts(b, blk, spec, normed)
+    return b.add(x, out, f"{blk}.ffn_residual")
+
+
+def _dense(b: _Builder, blk: str, spec: DenseSpec, x: str) -> str:
+    gate, up = b.linear(
+        x, {f"{blk}.ffn_gate": (f"{blk}.gate", spec.width), f"{blk}.ffn_up": (f"{blk}.up", spec.width)}
+    )
+    hidden = b.value(f"{blk}.ffn_hidden", spec.width)
+    b.add_op(GLU(b.item, gate, up, hidden, spec.activation))
+    (out,) = b.linear(hidden, {f"{blk}.ffn_down": (f"{blk}.ffn_out", b.spec.width)})
+    return out
+
+
+def _experts(b: _Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
+    (scores,) = b.linear(x, {f"{blk}.ffn_gate_inp": (f"{blk}.router", spec.count)})
+    ids, mix = b.value(f"{blk}.expert_ids", spec.used), b.value(f"{blk}.expert_weights", spec.used)
+    b.add_op(
+        Router(b.item, scores, ids, mix, spec.used, spec.gating, spec.normalise, spec.weight_scale)
+    )
+    b.item = f"{blk}.experts"
+    width = b.spec.width
+    gate = b.weight(f"{blk}.ffn_gate_exps.weight", spec.width, width, spec.count)
+    up = b.weight(f"{blk}.ffn_up_exps.weight", spec.width, width, spec.count)
+    down = b.weight(f"{blk}.ffn_down_exps.weight", width, spec.width, spec.count)
+    out = b.value(f"{blk}.ffn_out", width)
+    b.add_op(Experts(b.item, x, ids, mix, gate, up, down, out, spec.activation))
+    b.item = f"{blk}.ffn"
+    return out
+
+
+class _Builder:
+    """Collects operations, values and weights; checks each weight against the shape that the spec implies."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.spec = spec
+        self.item = ""
+        self.kv_layers: list[KVLayer] = []
+        self._ops: list[Op] = []
+        self._values: dict[str, int] = {}
+        self._weights: dict[str, TensorShape] = {}
+
+    def add_op(self, op: Op) -> None:
+        self._ops.append(op)
+
+    def value(self, name: str, width: int) -> str:
+        assert name not in self._values, name
+        self._values[name] = width
+        return name
+
+    def weight(self, name: str, rows: int, cols: int, count: int = 1) -> str:
+        tensor = self.spec.tensors.get(name)
+        if tensor is None:
+            raise FormatError(f"{self.spec.path}: the tensor “{name}” is missing.")
+        if (tensor.rows, tensor.cols, tensor.count) != (rows, cols, count):
+            raise FormatError(
+                f"{self.spec.path}: the tensor “{name}” is {tensor.count} × {tensor.rows} × {tensor.cols}, "
+                f"but the model needs {count} × {rows} × {cols}."
+            )
+        self._weights[name] = tensor
+        return name
+
+    def embed(self, table: str, rows: int) -> str:
+        out = self.value("embedding", self.spec.width)
+        self.add_op(Embed(self.item, self.weight(table, rows, self.spec.width), out))
+        return out
+
+    def rms_norm(self, x: str, weight: str, out: str, group: int = 0) -> str:
+        self.weight(weight, 1, group or self._values[x])
+        self.value(out, self._values[x])
+        self.add_op(RMSNorm(self.item, x, weight, out, self.spec.norm_epsilon, group))
+        return out
+
+    def linear(self, x: str, projections: dict[str, tuple[str, int]]) -> tuple[str, ...]:
+        """Each entry: tensor name without ending → (value name, width). A bias is used where the file has one."""
+        cols = self._values[x]
+        weights, biases, outs = [], [], []
+        for stem, (out, width) in projections.items():
+            weights.append(self.weight(f"{stem}.weight", width, cols))
+            bias = f"{stem}.bias"
+            biases.append(self.weight(bias, 1, width) if bias in self.spec.tensors else "")
+            outs.append(self.value(out, width))
+        self.add_op(Linear(self.item, x, tuple(weights), tuple(biases), tuple(outs)))
+        return tuple(outs)
+
+    def add(self, a: str, b: str, out: str) -> str:
+        self.value(out, self._values[a])
+        self.add_op(Add(self.item, a, b, out))
+        return out
+
+    def select_rows(self, x: str) -> str:
+        out = self.value(f"{x}.selected", self._values[x])
+        self.add_op(SelectRows(self.item, x, out))
+        return out
+
+    def finish(self, logits: str) -> Graph:
+        unused = sorted(self.spec.tensors.keys() - self._weights.keys())
+        if unused:
+            more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
+            raise UnsupportedError(
+                f"{self.spec.path}: the tensor “{unused[0]}”{more} has no place in the architecture "
+                f"“{self.spec.architecture}” as Tessera knows it; leaving it out would change the answers.",
+                remedy="It may run on the compatibility engine.",
+            )
+        return Graph(tuple(self._ops), self._values, self._weights, tuple(self.kv_layers), logits)

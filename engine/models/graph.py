@@ -1,0 +1,137 @@
+"""Graph: a forward pass as a short list of operations over named values. Knows nothing of devices.
+
+Every value is float32 [tokens, width]; after SelectRows it is [outputs, width]. A value is written once, except
+that Rope and Scale work in place. Operations name weights by their tensor in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.models.spec import Activation, Gating, RopeSpec, TensorShape
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """`item` names the placement item that the operation belongs to, such as "blk.3.attn"."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embed(Op):
+    table: str
+    out: str
+
+
+@dataclass(frozen=True, slots=True)
+class RMSNorm(Op):
+    """`group` 0 normalises the whole row, otherwise every `group` values apart."""
+
+    x: str
+    weight: str
+    out: str
+    epsilon: float
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(Op):
+    """Several matrices over one input; a bias is "" where there is none."""
+
+    x: str
+    weights: tuple[str, ...]
+    biases: tuple[str, ...]
+    outs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rope(Op):
+    x: str
+    heads: int
+    head_dim: int
+    rope: RopeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Attention(Op):
+    """Stores k and v in the cache of `layer`, then attends over it."""
+
+    q: str
+    k: str
+    v: str
+    layer: int
+    out: str
+    heads: int
+    scale: float
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class GLU(Op):
+    gate: str
+    up: str
+    out: str
+    activation: Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Router(Op):
+    """Chooses `top_k` experts per token: ids and weights, both [tokens, top_k]."""
+
+    logits: str
+    ids: str
+    weights: str
+    top_k: int
+    gating: Gating
+    normalise: bool
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Experts(Op):
+    x: str
+    ids: str
+    mix: str
+    gate: str
+    up: str
+    down: str
+    out: str
+    activation: Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Add(Op):
+    a: str
+    b: str
+    out: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRows(Op):
+    """Keeps the rows whose logits the batch asks for."""
+
+    x: str
+    out: str
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayer:
+    """What one layer keeps per position: `kv_heads` keys of `key_dim` and values of `value_dim`."""
+
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """`values` gives each value's width, `weights` each tensor used, `kv_layers` the cache of each layer."""
+
+    ops: tuple[Op, ...]
+    values: Mapping[str, int]
+    weights: Mapping[str, TensorShape]
+    kv_layers: tuple[KVLayer, ...]
+    logits: str

@@ -1,0 +1,202 @@
+"""GGUF metadata + tensor shapes → ModelSpec, for the transformers that a Family describes.
+
+Read or refuse: a key is read with its type and a stated default, or it is required; an unknown value of an
+enumerated key is refused by name. Where a size in the metadata disagrees with the tensors, the tensors win if they
+agree with each other (a warning says so); otherwise the file is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from engine.errors import EngineError, FormatError, UnsupportedError
+from engine.gguf import GGUFFile, QuantType
+from engine.models.family import Family
+from engine.models.keys import Keys
+from engine.models.spec import (
+    AttentionSpec,
+    DenseSpec,
+    ExpertsSpec,
+    Gating,
+    LayerSpec,
+    ModelSpec,
+    RopeSpec,
+    TensorShape,
+    YarnSpec,
+)
+
+_ROPE_FACTORS = "rope_freqs.weight"
+_EXPERT_APART = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
+_GATINGS: dict[int, Gating] = {1: "softmax", 2: "sigmoid"}  # llama.cpp's llama_expert_gating_func_type
+
+
+def read_spec(family: Family, gguf: GGUFFile) -> ModelSpec:
+    """ModelSpec of `gguf`. FormatError or UnsupportedError name the file and the key or tensor."""
+    return _SpecReader(family, gguf).read()
+
+
+class _SpecReader:
+    def __init__(self, family: Family, gguf: GGUFFile) -> None:
+        self.family = family
+        self.gguf = gguf
+        self.keys = Keys(gguf)
+        self.tensors = tensor_shapes(gguf, family.ignored_tensors)
+        self.warnings: list[str] = []
+        self.blocks = self.keys.integer("block_count", minimum=1)
+        self.context_length = self.keys.integer("context_length", minimum=1)
+
+    def read(self) -> ModelSpec:
+        self._refuse_experts_apart()
+        embedding = self._tensor("token_embd.weight")
+        factors = self._rope_factors()
+        return ModelSpec(
+            architecture=self.family.architecture,
+            name=self.gguf.metadata.string("general.name", "") or self.gguf.path.stem,
+            path=str(self.gguf.path),
+            width=self._agreed("embedding_length", embedding.cols),
+            vocabulary_size=embedding.rows,
+            context_length=self.context_length,
+            norm_epsilon=self.keys.positive("attention.layer_norm_rms_epsilon"),
+            layers=tuple(self._layer(index, factors) for index in range(self.blocks)),
+            tensors=self.tensors,
+            tied_output="output.weight" not in self.tensors,
+            warnings=tuple(dict.fromkeys(self.warnings)),
+        )
+
+    def _layer(self, index: int, rope_factors: tuple[float, ...]) -> LayerSpec:
+        blk = f"blk.{index}"
+        attention = self._attention(index, rope_factors)
+        if self.family.experts and f"{blk}.ffn_gate_inp.weight" in self.tensors:
+            return LayerSpec(attention, self._experts(blk))
+        width = self._agreed("feed_forward_length", self._tensor(f"{blk}.ffn_gate.weight").rows, index)
+        return LayerSpec(attention, DenseSpec(width, self.family.activation))
+
+    def _attention(self, index: int, rope_factors: tuple[float, ...]) -> AttentionSpec:
+        blk = f"blk.{index}"
+        heads = self.keys.per_layer("attention.head_count", index, self.blocks)
+        kv_heads = self.keys.per_layer("attention.head_count_kv", index, self.blocks, default=heads)
+        if heads % kv_heads:
+            raise self._broken(f"{heads} heads cannot share {kv_heads} key-value heads evenly")
+        key_dim = self._head_dim(f"{blk}.attn_q.weight", heads)
+        if key_dim != self._head_dim(f"{blk}.attn_k.weight", kv_heads):
+            raise self._broken(f"“{blk}.attn_q.weight” and “{blk}.attn_k.weight” disagree on the size of a head")
+        return AttentionSpec(
+            heads=heads,
+            kv_heads=kv_heads,
+            key_dim=self._agreed("attention.key_length", key_dim),
+            value_dim=self._agreed(
+                "attention.value_length", self._head_dim(f"{blk}.attn_v.weight", kv_heads)
+            ),
+            scale=self.keys.number("attention.scale", 0.0) or 1.0 / math.sqrt(key_dim),
+            rope=self._rope(key_dim, rope_factors),
+            qk_norm=self.family.qk_norm,
+        )
+
+    def _experts(self, blk: str) -> ExpertsSpec:
+        gate = self._tensor(f"{blk}.ffn_gate_exps.weight")
+        used = self.keys.integer("expert_used_count", minimum=1)
+        if used > gate.count:
+            raise self._broken(f"{used} experts are used per token, but there are only {gate.count}")
+        gating = self.keys.integer("expert_gating_func", 0)
+        if gating and gating not in _GATINGS:
+            raise UnsupportedError(f"{self.gguf.path.name}: expert_gating_func is {gating}, which is not known.")
+        return ExpertsSpec(
+            count=self._agreed("expert_count", gate.count),
+            used=used,
+            width=gate.rows,
+            gating=_GATINGS.get(gating, self.family.gating),
+            normalise=self.keys.flag("expert_weights_norm", self.family.normalise_experts),
+            weight_scale=self.keys.number("expert_weights_scale", 0.0) or 1.0,
+            activation=self.family.activation,
+        )
+
+    def _rope(self, key_dim: int, factors: tuple[float, ...]) -> RopeSpec:
+        keys = self.keys
+        dimensions = keys.integer("rope.dimension_count", key_dim)
+        if dimensions % 2 or not 0 < dimensions <= key_dim:
+            raise self._broken(f"rope.dimension_count is {dimensions}, but a head has {key_dim} values")
+        if factors and len(factors) != dimensions // 2:
+            raise self._broken(f"“{_ROPE_FACTORS}” has {len(factors)} values for {dimensions // 2} pairs")
+        scaling = keys.text("rope.scaling.type", "linear")
+        if scaling not in ("none", "linear", "yarn"):
+            raise UnsupportedError(
+                f"{self.gguf.path.name}: rope.scaling.type is “{scaling}”, which is not supported.",
+                remedy="It may run on the compatibility engine.",
+            )
+        factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 0.0)) or 1.0
+        return RopeSpec(
+            mode=self.family.rope_mode,
+            dimensions=dimensions,
+            base=keys.positive("rope.freq_base", 10000.0),
+            scale=1.0 if scaling == "none" else 1.0 / factor,
+            attention_factor=keys.positive("rope.scaling.attn_factor", 1.0),
+            yarn=self._yarn() if scaling == "yarn" else None,
+            factors=factors,
+        )
+
+    def _yarn(self) -> YarnSpec:
+        keys = self.keys
+        return YarnSpec(
+            original_context=keys.integer("rope.scaling.original_context_length", self.context_length, minimum=1),
+            beta_fast=keys.positive("rope.scaling.yarn_beta_fast", 32.0),
+            beta_slow=keys.positive("rope.scaling.yarn_beta_slow", 1.0),
+            extrapolation=keys.number("rope.scaling.yarn_ext_factor", 1.0),
+            log_multiplier=keys.number("rope.scaling.yarn_log_multiplier", 0.0),
+        )
+
+    def _rope_factors(self) -> tuple[float, ...]:
+        """llama3's wavelength factors; the tensor is consumed here and never reaches the graph."""
+        tensor = self.tensors.pop(_ROPE_FACTORS, None)
+        if tensor is None:
+            return ()
+        if tensor.type_id != QuantType.F32:
+            raise UnsupportedError(f"{self.gguf.path.name}: “{_ROPE_FACTORS}” is not of type F32.")
+        values = np.frombuffer(self.gguf.buffer(_ROPE_FACTORS), dtype="<f4")
+        if not np.all(np.isfinite(values)) or not np.all(values > 0):
+            raise self._broken(f"“{_ROPE_FACTORS}” holds a value that is not above zero")
+        return tuple(float(value) for value in values)
+
+    def _head_dim(self, name: str, heads: int) -> int:
+        rows = self._tensor(name).rows
+        if rows % heads:
+            raise self._broken(f"the {rows} rows of “{name}” do not divide into {heads} heads")
+        return rows // heads
+
+    def _tensor(self, name: str) -> TensorShape:
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            raise self._broken(f"the tensor “{name}” is missing")
+        return tensor
+
+    def _agreed(self, key: str, from_shape: int, layer: int = 0) -> int:
+        """`from_shape`, with a warning where the metadata says otherwise."""
+        stated = self.keys.per_layer(key, layer, self.blocks, default=from_shape)
+        if stated != from_shape:
+            self.warnings.append(f"The key {key} says {stated}, the tensors say {from_shape}; the tensors are right.")
+        return from_shape
+
+    def _refuse_experts_apart(self) -> None:
+        for name in self.tensors:
+            if _EXPERT_APART.fullmatch(name):
+                raise UnsupportedError(
+                    f"{self.gguf.path.name}: “{name}” keeps one expert in a tensor of its own, a layout of early 2024.",
+                    remedy="Download a newer conversion of this model, in which the experts are stacked.",
+                )
+
+    def _broken(self, problem: str) -> EngineError:
+        return FormatError(f"{self.gguf.path.name}: {problem}.", remedy="Download the file again.")
+
+
+def tensor_shapes(gguf: GGUFFile, ignored: tuple[str, ...] = ()) -> dict[str, TensorShape]:
+    """Every tensor as [count, rows, cols], but for names that end in one of `ignored`."""
+    shapes = {}
+    for tensor in gguf.tensors.values():
+        if not tensor.name.endswith(ignored):
+            cols, rows, count, outer = (*tensor.ggml_shape, 1, 1, 1, 1)[:4]
+            shapes[tensor.name] = TensorShape(
+                tensor.name, tensor.type_id, rows, cols, count * outer, tensor.n_bytes
+            )
+    return shapes

@@ -1,0 +1,32 @@
+"""The architectures that Tessera builds itself."""
+
+from __future__ import annotations
+
+from engine.errors import UnsupportedError
+from engine.gguf import GGUFFile
+from engine.models.family import Family
+from engine.models.llama import LLAMA
+from engine.models.qwen2 import QWEN2
+from engine.models.qwen3 import QWEN3
+from engine.models.qwen3moe import QWEN3MOE
+from engine.models.reading import read_spec
+from engine.models.spec import ModelSpec
+
+_FAMILIES: dict[str, Family] = {family.architecture: family for family in (LLAMA, QWEN2, QWEN3, QWEN3MOE)}
+
+
+def native_architectures() -> tuple[str, ...]:
+    """GGUF names of the architectures that the native engine runs."""
+    return tuple(_FAMILIES)
+
+
+def load_spec(gguf: GGUFFile) -> ModelSpec:
+    """The model that `gguf` holds. UnsupportedError for what cannot be run, FormatError for what is broken."""
+    architecture = gguf.architecture
+    family = _FAMILIES.get(architecture)
+    if family is None:
+        raise UnsupportedError(
+            f"{gguf.path}: the architecture “{architecture}” is not one that Tessera builds itself.",
+            remedy="It may run on the compatibility engine.",
+        )
+    return read_spec(family, gguf)

@@ -1,0 +1,155 @@
+"""ModelSpec: what a model is, as plain values. Read from GGUF metadata and tensor shapes, or refused by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+RopeMode = Literal["norm", "neox"]  # pairs (2i, 2i+1), or (i, i + dimensions/2)
+Activation = Literal["silu", "gelu"]
+Gating = Literal["softmax", "sigmoid"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorShape:
+    """A weight as the file holds it: `count` stacked matrices of [rows, cols]; vectors have one row."""
+
+    name: str
+    type_id: int
+    rows: int
+    cols: int
+    count: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class YarnSpec:
+    """YaRN (arXiv:2309.00071): low frequencies are interpolated, high ones kept, with a ramp between."""
+
+    original_context: int
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    extrapolation: float = 1.0
+    log_multiplier: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RopeSpec:
+    """Rotary positions: pair i of `dimensions / 2` turns by position × frequencies()[i]."""
+
+    mode: RopeMode
+    dimensions: int
+    base: float
+    scale: float = 1.0  # linear position scale, 1 / factor
+    attention_factor: float = 1.0
+    yarn: YarnSpec | None = None
+    factors: tuple[float, ...] = ()  # llama3: each pair's wavelength is multiplied by its factor
+
+    def frequencies(self) -> npt.NDArray[np.float32]:
+        """Radians per position, [dimensions / 2] float32."""
+        pairs = np.arange(self.dimensions // 2, dtype=np.float64)
+        plain = self.base ** (-2.0 * pairs / self.dimensions)
+        if self.factors:
+            plain = plain / np.asarray(self.factors, dtype=np.float64)
+        if self.yarn is None:
+            return (plain * self.scale).astype(np.float32)
+        keep = self._yarn_ramp(pairs) * self.yarn.extrapolation
+        return (plain * (self.scale * (1 - keep) + keep)).astype(np.float32)
+
+    @property
+    def magnitude(self) -> float:
+        """Factor on cos and sin; YaRN sharpens attention by 1 + 0.1 ln(factor)."""
+        if self.yarn is None or self.yarn.extrapolation == 0:
+            return self.attention_factor
+        factor = 1.0 / self.scale
+        return self.attention_factor * _yarn_sharpening(factor, 1.0) / _yarn_sharpening(
+            factor, self.yarn.log_multiplier
+        )
+
+    def _yarn_ramp(self, pairs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """1 for pairs that turn often within the original context, 0 for those that turn rarely."""
+        assert self.yarn is not None
+
+        def pair_with_turns(turns: float) -> float:
+            assert self.yarn is not None
+            wavelength = self.yarn.original_context / (turns * 2 * math.pi)
+            return self.dimensions * math.log(wavelength) / (2 * math.log(self.base))
+
+        low = max(0.0, math.floor(pair_with_turns(self.yarn.beta_fast)))
+        high = min(self.dimensions - 1.0, math.ceil(pair_with_turns(self.yarn.beta_slow)))
+        return 1.0 - np.clip((pairs - low) / max(0.001, high - low), 0.0, 1.0)
+
+
+def _yarn_sharpening(factor: float, multiplier: float) -> float:
+    return 1.0 if factor <= 1.0 else 1.0 + 0.1 * multiplier * math.log(factor)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """Grouped-query attention of one layer; `window` 0 sees every earlier position."""
+
+    heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    scale: float
+    rope: RopeSpec
+    qk_norm: bool = False
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DenseSpec:
+    """down(activation(gate · x) × up · x)."""
+
+    width: int
+    activation: Activation = "silu"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsSpec:
+    """`used` of `count` gated feed-forward blocks per token, mixed by the router's weights."""
+
+    count: int
+    used: int
+    width: int
+    gating: Gating = "softmax"
+    normalise: bool = True  # the chosen experts' weights are scaled to sum 1
+    weight_scale: float = 1.0
+    activation: Activation = "silu"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    attention: AttentionSpec
+    feed_forward: DenseSpec | ExpertsSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Everything that the graph needs to know about a model."""
+
+    architecture: str
+    name: str
+    path: str
+    width: int  # values per token between the layers
+    vocabulary_size: int
+    context_length: int  # as trained
+    norm_epsilon: float
+    layers: tuple[LayerSpec, ...]
+    tensors: Mapping[str, TensorShape]
+    tied_output: bool  # the output projection is the embedding table
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        return sum(t.rows * t.cols * t.count for t in self.tensors.values())
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(t.nbytes for t in self.tensors.values())

@@ -1,0 +1,159 @@
+"""Lowering: Graph + placement → segments, and the operations of a segment → a native program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+
+from engine.models.graph import (
+    GLU,
+    Add,
+    Attention,
+    Embed,
+    Experts,
+    Graph,
+    Linear,
+    Op,
+    RMSNorm,
+    Rope,
+    Router,
+    SelectRows,
+)
+from kernels._cpu import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of operations on one device: graph.ops[begin:end]."""
+
+    device: str
+    begin: int
+    end: int
+
+
+def split_by_device(graph: Graph, device_of: Callable[[str], str]) -> tuple[Segment, ...]:
+    """Runs of operations whose placement items are on the same device, in order; they cover the graph."""
+    segments: list[Segment] = []
+    for index, op in enumerate(graph.ops):
+        device = device_of(op.item)
+        if segments and segments[-1].device == device:
+            segments[-1] = Segment(device, segments[-1].begin, index + 1)
+        else:
+            segments.append(Segment(device, index, index + 1))
+    return tuple(segments)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuProgram:
+    """A captured graph with its handles by name. `slices` cuts it into parts between which it may be left."""
+
+    program: Program
+    weights: dict[str, int]
+    kv_layers: tuple[int, ...]
+    logits: int
+    slices: tuple[tuple[int, int], ...]
+
+
+def capture(graph: Graph, *, kv_type: int, block_tokens: int, tier: str = "auto") -> CpuProgram:
+    """`graph` as one native program, its weights and caches yet unbound."""
+    return _Capture(graph, Program(tier), kv_type, block_tokens).finish()
+
+
+@dataclass
+class _Capture:
+    graph: Graph
+    program: Program
+    kv_type: int
+    block_tokens: int
+    values: dict[str, int] = field(init=False)
+    weights: dict[str, int] = field(init=False)
+    kv_layers: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        program = self.program
+        self.values = {name: program.value(width) for name, width in self.graph.values.items()}
+        self.weights = {
+            name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
+        }
+        self.kv_layers = tuple(
+            program.kv_layer(kv.kv_heads, kv.key_dim, kv.value_dim, self.kv_type, self.block_tokens)
+            for kv in self.graph.kv_layers
+        )
+
+    def finish(self) -> CpuProgram:
+        for op in self.graph.ops:
+            self.emit(op)
+        self.program.finish()
+        return CpuProgram(
+            self.program, self.weights, self.kv_layers, self.values[self.graph.logits], _slices(self.graph)
+        )
+
+    @singledispatchmethod
+    def emit(self, op: Op) -> None:
+        raise NotImplementedError(type(op).__name__)
+
+    @emit.register
+    def _(self, op: Embed) -> None:
+        self.program.embed(self.weights[op.table], self.values[op.out])
+
+    @emit.register
+    def _(self, op: RMSNorm) -> None:
+        self.program.rms_norm(
+            self.values[op.x], self.weights[op.weight], self.values[op.out], op.epsilon, op.group
+        )
+
+    @emit.register
+    def _(self, op: Linear) -> None:
+        self.program.linear(
+            self.values[op.x],
+            [self.weights[name] for name in op.weights],
+            [self.weights[name] if name else -1 for name in op.biases],
+            [self.values[name] for name in op.outs],
+        )
+
+    @emit.register
+    def _(self, op: Rope) -> None:
+        rope = op.rope
+        self.program.rope(
+            self.values[op.x], op.heads, op.head_dim, rope.dimensions, rope.mode, rope.frequencies(), rope.magnitude
+        )
+
+    @emit.register
+    def _(self, op: Attention) -> None:
+        q, k, v, out = (self.values[name] for name in (op.q, op.k, op.v, op.out))
+        self.program.attention(q, k, v, self.kv_layers[op.layer], out, op.heads, op.scale, op.window)
+
+    @emit.register
+    def _(self, op: GLU) -> None:
+        self.program.glu(self.values[op.gate], self.values[op.up], self.values[op.out], op.activation)
+
+    @emit.register
+    def _(self, op: Router) -> None:
+        logits, ids, weights = (self.values[name] for name in (op.logits, op.ids, op.weights))
+        self.program.router(logits, ids, weights, op.top_k, op.gating, op.normalise, op.scale)
+
+    @emit.register
+    def _(self, op: Experts) -> None:
+        x, ids, mix, out = (self.values[name] for name in (op.x, op.ids, op.mix, op.out))
+        gate, up, down = (self.weights[name] for name in (op.gate, op.up, op.down))
+        self.program.experts(x, ids, mix, gate, up, down, out, op.activation)
+
+    @emit.register
+    def _(self, op: Add) -> None:
+        self.program.add(self.values[op.a], self.values[op.b], self.values[op.out])
+
+    @emit.register
+    def _(self, op: SelectRows) -> None:
+        self.program.select_rows(self.values[op.x], self.values[op.out])
+
+
+def _slices(graph: Graph) -> tuple[tuple[int, int], ...]:
+    """Cuts before each layer's attention and before the output projection."""
+    cuts: Sequence[int] = [
+        index
+        for index, op in enumerate(graph.ops)
+        if index and op.item != graph.ops[index - 1].item and op.item.endswith((".attn", "output"))
+    ]
+    edges = [0, *cuts, len(graph.ops)]
+    return tuple(zip(edges[:-1], edges[1:], strict=True))
