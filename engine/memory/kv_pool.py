@@ -33,7 +33,11 @@ class KVPool:
     """`blocks` blocks for each of `layers`, stored as `quant_type`. OutOfMemoryError if they cannot be mapped."""
 
     def __init__(
-        self, layers: Sequence[KVLayer], blocks: int, quant_type: QuantType = QuantType.F16, block_tokens: int = BLOCK_TOKENS
+        self,
+        layers: Sequence[KVLayer],
+        blocks: int,
+        quant_type: QuantType = QuantType.F16,
+        block_tokens: int = BLOCK_TOKENS,
     ) -> None:
         self.blocks = blocks
         self.block_tokens = block_tokens

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.gguf import GGUFFile
 from kernels._cpu import Program
+
+from engine.gguf import GGUFFile
 
 
 class WeightStore:
@@ -18,3 +19,7 @@ class WeightStore:
         """Gives every weight of `program` its bytes; nothing is read or copied."""
         for name, handle in handles.items():
             program.bind_weight(handle, self._gguf.buffer(name), 0)
+
+    def close(self) -> None:
+        """Closes the file; bytes that a program still holds stay mapped until it is gone."""
+        self._gguf.close()

@@ -1,8 +1,8 @@
 """ModelSpec → Graph: the forward pass of a pre-norm transformer, block by block.
 
-    x = embed(tokens)
-    each layer:  x = x + attention(norm(x));  x = x + feed_forward(norm(x))
-    logits = output(norm(x)), only for the rows that are asked for
+x = embed(tokens)
+each layer:  x = x + attention(norm(x));  x = x + feed_forward(norm(x))
+logits = output(norm(x)), only for the rows that are asked for
 """
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ def _feed_forward(b: _Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str
 
 
 def _dense(b: _Builder, blk: str, spec: DenseSpec, x: str) -> str:
-    gate, up = b.linear(
-        x, {f"{blk}.ffn_gate": (f"{blk}.gate", spec.width), f"{blk}.ffn_up": (f"{blk}.up", spec.width)}
-    )
+    gate, up = b.linear(x, {f"{blk}.ffn_gate": (f"{blk}.gate", spec.width), f"{blk}.ffn_up": (f"{blk}.up", spec.width)})
     hidden = b.value(f"{blk}.ffn_hidden", spec.width)
     b.add_op(GLU(b.item, gate, up, hidden, spec.activation))
     (out,) = b.linear(hidden, {f"{blk}.ffn_down": (f"{blk}.ffn_out", b.spec.width)})
@@ -91,9 +89,7 @@ def _dense(b: _Builder, blk: str, spec: DenseSpec, x: str) -> str:
 def _experts(b: _Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
     (scores,) = b.linear(x, {f"{blk}.ffn_gate_inp": (f"{blk}.router", spec.count)})
     ids, mix = b.value(f"{blk}.expert_ids", spec.used), b.value(f"{blk}.expert_weights", spec.used)
-    b.add_op(
-        Router(b.item, scores, ids, mix, spec.used, spec.gating, spec.normalise, spec.weight_scale)
-    )
+    b.add_op(Router(b.item, scores, ids, mix, spec.used, spec.gating, spec.normalise, spec.weight_scale))
     b.item = f"{blk}.experts"
     width = b.spec.width
     gate = b.weight(f"{blk}.ffn_gate_exps.weight", spec.width, width, spec.count)

@@ -87,9 +87,7 @@ class _SpecReader:
             heads=heads,
             kv_heads=kv_heads,
             key_dim=self._agreed("attention.key_length", key_dim),
-            value_dim=self._agreed(
-                "attention.value_length", self._head_dim(f"{blk}.attn_v.weight", kv_heads)
-            ),
+            value_dim=self._agreed("attention.value_length", self._head_dim(f"{blk}.attn_v.weight", kv_heads)),
             scale=self.keys.number("attention.scale", 0.0) or 1.0 / math.sqrt(key_dim),
             rope=self._rope(key_dim, rope_factors),
             qk_norm=self.family.qk_norm,
@@ -197,6 +195,6 @@ def tensor_shapes(gguf: GGUFFile, ignored: tuple[str, ...] = ()) -> dict[str, Te
         if not tensor.name.endswith(ignored):
             cols, rows, count, outer = (*tensor.ggml_shape, 1, 1, 1, 1)[:4]
             shapes[tensor.name] = TensorShape(
-                tensor.name, tensor.type_id, rows, cols, count * outer, tensor.n_bytes
+                tensor.name, tensor.type_id, tensor.type_name, rows, cols, count * outer, tensor.n_bytes
             )
     return shapes

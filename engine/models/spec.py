@@ -21,6 +21,7 @@ class TensorShape:
 
     name: str
     type_id: int
+    type_name: str
     rows: int
     cols: int
     count: int
@@ -67,8 +68,8 @@ class RopeSpec:
         if self.yarn is None or self.yarn.extrapolation == 0:
             return self.attention_factor
         factor = 1.0 / self.scale
-        return self.attention_factor * _yarn_sharpening(factor, 1.0) / _yarn_sharpening(
-            factor, self.yarn.log_multiplier
+        return (
+            self.attention_factor * _yarn_sharpening(factor, 1.0) / _yarn_sharpening(factor, self.yarn.log_multiplier)
         )
 
     def _yarn_ramp(self, pairs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
+
+from kernels._cpu import Program
 
 from engine.models.graph import (
     GLU,
@@ -20,7 +23,6 @@ from engine.models.graph import (
     Router,
     SelectRows,
 )
-from kernels._cpu import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,7 @@ class _Capture:
 
     @emit.register
     def _(self, op: RMSNorm) -> None:
-        self.program.rms_norm(
-            self.values[op.x], self.weights[op.weight], self.values[op.out], op.epsilon, op.group
-        )
+        self.program.rms_norm(self.values[op.x], self.weights[op.weight], self.values[op.out], op.epsilon, op.group)
 
     @emit.register
     def _(self, op: Linear) -> None:
@@ -156,4 +156,4 @@ def _slices(graph: Graph) -> tuple[tuple[int, int], ...]:
         if index and op.item != graph.ops[index - 1].item and op.item.endswith((".attn", "output"))
     ]
     edges = [0, *cuts, len(graph.ops)]
-    return tuple(zip(edges[:-1], edges[1:], strict=True))
+    return tuple(itertools.pairwise(edges))

@@ -1,0 +1,31 @@
+"""Backend: what the engine thread needs from whatever runs a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from engine.messages import GenerationRequest, ModelInfo
+
+
+class Backend(Protocol):
+    """A loaded model. Events go to the callable that the backend was made with; all calls come from one thread."""
+
+    @property
+    def info(self) -> ModelInfo: ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `step` has something to do."""
+
+    def generate(self, request: GenerationRequest, arrived: float) -> None:
+        """Begins an answer; `arrived` is the perf_counter at which the request came in. EngineError if it cannot."""
+
+    def abort(self, request_id: str) -> None:
+        """Ends an answer, keeping what it said. Unknown ids are ignored."""
+
+    def step(self, interrupted: Callable[[], bool]) -> None:
+        """Goes on a little with all answers: at most one micro-batch, left early when `interrupted`."""
+
+    def close(self) -> None:
+        """Gives back all memory. Answers in progress end as aborted."""

@@ -1,0 +1,149 @@
+"""Engine: one thread that owns every engine object. Commands come in, a step loop runs, events go out."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.backend import Backend
+from engine.errors import EngineError
+from engine.loading import load_backend
+from engine.messages import (
+    Abort,
+    Command,
+    EngineStopped,
+    ErrorInfo,
+    Event,
+    FinishReason,
+    Generate,
+    GenerationFinished,
+    GenerationRequest,
+    LoadModel,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoading,
+    ModelUnloaded,
+    Shutdown,
+    UnloadModel,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    command: Command
+    time: float
+
+
+class Engine:
+    """`on_event` is called on the engine thread and must return at once. `send` may be called from any thread."""
+
+    def __init__(self, on_event: Callable[[Event], None]) -> None:
+        self._emit = on_event
+        self._inbox: queue.SimpleQueue[_Arrived] = queue.SimpleQueue()
+        self._commands: deque[_Arrived] = deque()  # taken from the inbox, not yet carried out
+        self._backend: Backend | None = None
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def send(self, command: Command) -> None:
+        self._inbox.put(_Arrived(command, time.perf_counter()))
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Stops the thread after its present step; events end with EngineStopped."""
+        self.send(Shutdown())
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    # --- the thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        error: ErrorInfo | None = None
+        try:
+            while not self._is_stopping:
+                self._take_commands(wait=not self._is_busy)
+                while self._commands and not self._is_stopping:
+                    self._carry_out(self._commands.popleft())
+                if self._backend is not None and self._is_busy:
+                    self._backend.step(self._is_interrupted)
+        except Exception as failure:
+            error = _describe(failure)
+        try:
+            self._unload()
+        finally:
+            self._emit(EngineStopped(error))
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._backend is not None and self._backend.is_busy
+
+    def _take_commands(self, *, wait: bool) -> None:
+        if wait and not self._commands:
+            self._commands.append(self._inbox.get())
+        while True:
+            try:
+                self._commands.append(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _is_interrupted(self) -> bool:
+        """Asked by a long step between its parts: whether a command came that should not wait for its end."""
+        self._take_commands(wait=False)
+        return any(not isinstance(arrived.command, Generate) for arrived in self._commands)
+
+    def _carry_out(self, arrived: _Arrived) -> None:
+        match arrived.command:
+            case LoadModel() as command:
+                self._load(command)
+            case UnloadModel():
+                self._unload()
+            case Generate(request):
+                self._generate(request, arrived.time)
+            case Abort(request_id):
+                if self._backend is not None:
+                    self._backend.abort(request_id)
+            case Shutdown():
+                self._is_stopping = True
+
+    def _load(self, command: LoadModel) -> None:
+        """The new model is complete before the old one is let go; a failure leaves the old one running."""
+        began = time.perf_counter()
+        old = self._backend
+
+        def progress(fraction: float, stage: str) -> None:
+            self._emit(ModelLoading(command.path, fraction, stage))
+
+        try:
+            backend = load_backend(command.path, command.options, self._emit, progress, replaced=old)
+        except Exception as failure:
+            error = _describe(failure)
+            self._emit(ModelLoadFailed(command.path, error, old.info.path if old is not None else None))
+            return
+        self._unload()
+        self._backend = backend
+        self._emit(ModelLoaded(backend.info, time.perf_counter() - began))
+
+    def _unload(self) -> None:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.close()
+            self._emit(ModelUnloaded(backend.info.path))
+
+    def _generate(self, request: GenerationRequest, arrived: float) -> None:
+        try:
+            if self._backend is None:
+                raise EngineError("No model is loaded.", done="Nothing was generated.", remedy="Choose a model first.")
+            self._backend.generate(request, arrived)
+        except Exception as failure:
+            self._emit(GenerationFinished(request.request_id, FinishReason.ERROR, None, _describe(failure)))
+
+
+def _describe(failure: Exception) -> ErrorInfo:
+    return ErrorInfo.from_exception(failure, "".join(traceback.format_exception(failure)))

