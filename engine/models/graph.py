@@ -8,19 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.models.spec import Activation, Gating, RopeSpec, TensorShape
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """`item` names the placement item that the operation belongs to, such as "blk.3.attn"."""
+    """`item` names the placement item that the operation belongs to, such as "blk.3.attn".
+
+    READS and WRITES name the fields that hold values; in-place operations have their value in both.
+    """
+
+    READS: ClassVar[tuple[str, ...]] = ("x",)
+    WRITES: ClassVar[tuple[str, ...]] = ("out",)
 
     item: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self._values(self.READS)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return self._values(self.WRITES)
+
+    def _values(self, fields: tuple[str, ...]) -> tuple[str, ...]:
+        held = (getattr(self, name) for name in fields)
+        return tuple(value for values in held for value in ((values,) if isinstance(values, str) else values))
 
 
 @dataclass(frozen=True, slots=True)
 class Embed(Op):
+    READS = ()
+
     table: str
     out: str
 
@@ -40,6 +61,8 @@ class RMSNorm(Op):
 class Linear(Op):
     """Several matrices over one input; a bias is "" where there is none."""
 
+    WRITES = ("outs",)
+
     x: str
     weights: tuple[str, ...]
     biases: tuple[str, ...]
@@ -48,6 +71,8 @@ class Linear(Op):
 
 @dataclass(frozen=True, slots=True)
 class Rope(Op):
+    WRITES = ("x",)
+
     x: str
     heads: int
     head_dim: int
@@ -57,6 +82,8 @@ class Rope(Op):
 @dataclass(frozen=True, slots=True)
 class Attention(Op):
     """Stores k and v in the cache of `layer`, then attends over it."""
+
+    READS = ("q", "k", "v")
 
     q: str
     k: str
@@ -70,6 +97,8 @@ class Attention(Op):
 
 @dataclass(frozen=True, slots=True)
 class GLU(Op):
+    READS = ("gate", "up")
+
     gate: str
     up: str
     out: str
@@ -79,6 +108,9 @@ class GLU(Op):
 @dataclass(frozen=True, slots=True)
 class Router(Op):
     """Chooses `top_k` experts per token: ids and weights, both [tokens, top_k]."""
+
+    READS = ("logits",)
+    WRITES = ("ids", "weights")
 
     logits: str
     ids: str
@@ -91,6 +123,8 @@ class Router(Op):
 
 @dataclass(frozen=True, slots=True)
 class Experts(Op):
+    READS = ("x", "ids", "mix")
+
     x: str
     ids: str
     mix: str
@@ -103,6 +137,8 @@ class Experts(Op):
 
 @dataclass(frozen=True, slots=True)
 class Add(Op):
+    READS = ("a", "b")
+
     a: str
     b: str
     out: str

@@ -1,0 +1,163 @@
+"""ModelSpec from metadata and shapes: read, or refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import EngineError, FormatError, UnsupportedError
+from engine.gguf import GGUFFile
+from engine.models import ModelSpec, build_graph, load_spec, native_architectures
+from engine.models.spec import DenseSpec, ExpertsSpec
+from tests.support.gguf_writer import GGUFBuilder
+from tests.support.tiny_models import FAMILIES, TinyModel
+
+Write = Callable[[TinyModel], Path]
+
+
+def read(path: Path) -> ModelSpec:
+    with GGUFFile.open(path) as gguf:
+        return load_spec(gguf)
+
+
+def refusal(path: Path) -> EngineError:
+    with pytest.raises((FormatError, UnsupportedError)) as caught:
+        build_graph(read(path))
+    return caught.value
+
+
+def test_native_architectures() -> None:
+    assert set(native_architectures()) >= {"llama", "qwen2", "qwen3", "qwen3moe"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_reads_every_family(tiny_models: Write, family: str) -> None:
+    model = TinyModel(family)
+    spec = read(tiny_models(model))
+    attention = spec.layers[0].attention
+    assert (spec.architecture, spec.width, spec.vocabulary_size) == (model.architecture, 256, 512)
+    assert (attention.heads, attention.kv_heads, attention.key_dim) == (4, 2, model.head_width)
+    assert attention.rope.mode == ("norm" if model.architecture == "llama" else "neox")
+    assert attention.qk_norm == family.startswith("qwen3")
+    assert attention.scale == pytest.approx(model.head_width**-0.5)
+    feed_forward = spec.layers[1].feed_forward
+    if model.has_experts:
+        assert feed_forward == ExpertsSpec(count=8, used=2, width=512)
+    else:
+        assert feed_forward == DenseSpec(512)
+    assert not spec.warnings
+
+
+def test_tied_output_is_read_off_the_tensors(tiny_models: Write) -> None:
+    assert read(tiny_models(TinyModel(tied=True))).tied_output
+    assert not read(tiny_models(TinyModel())).tied_output
+
+
+def test_unknown_architecture_is_named(tmp_path: Path) -> None:
+    path = GGUFBuilder("mamba").write(tmp_path / "m.gguf")
+    error = refusal(path)
+    assert isinstance(error, UnsupportedError)
+    assert "mamba" in error.cause and "compatibility" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("llama.block_count", None, FormatError),
+        ("llama.block_count", 0, FormatError),
+        ("llama.context_length", None, FormatError),
+        ("llama.attention.head_count", None, FormatError),
+        ("llama.attention.head_count", 3, FormatError),
+        ("llama.attention.head_count_kv", 0, FormatError),
+        ("llama.attention.head_count", "four", FormatError),
+        ("llama.attention.layer_norm_rms_epsilon", None, FormatError),
+        ("llama.attention.layer_norm_rms_epsilon", 0.0, FormatError),
+        ("llama.rope.dimension_count", 63, FormatError),
+        ("llama.rope.dimension_count", 66, FormatError),
+        ("llama.rope.freq_base", -1.0, FormatError),
+        ("llama.rope.scaling.type", "longrope", UnsupportedError),
+        ("llama.block_count", 3, FormatError),
+        ("llama.block_count", 1, UnsupportedError),
+    ],
+)
+def test_bad_metadata_is_refused_by_name(tiny_models: Write, key: str, value: Any, kind: type[EngineError]) -> None:
+    error = refusal(tiny_models(TinyModel(overrides=((key, value),))))
+    assert isinstance(error, kind)
+    names = {"llama.block_count": ("block_count", "blk.")}.get(key, (key.split(".")[-1], "heads"))
+    assert any(name in error.cause for name in names), error.cause
+
+
+@pytest.mark.parametrize("name", ["blk.1.attn_k.weight", "blk.0.ffn_norm.weight", "token_embd.weight"])
+def test_missing_tensor_is_named(tiny_models: Write, name: str) -> None:
+    error = refusal(tiny_models(TinyModel(without=(name,))))
+    assert name in error.cause and "missing" in error.cause
+
+
+def test_qwen3_without_its_norms_is_refused(tiny_models: Write) -> None:
+    assert "attn_q_norm" in refusal(tiny_models(TinyModel("qwen3", without=("blk.0.attn_q_norm.weight",)))).cause
+
+
+def test_tensor_without_a_place_is_refused(tiny_models: Write) -> None:
+    """A qwen3 file under llama's name has q norms that llama does not know; ignoring them would answer wrongly."""
+    model = TinyModel("qwen3")
+    renamed = tuple(
+        (f"llama.{key}", value)
+        for key, value in {
+            "block_count": 2, "context_length": 64, "attention.head_count": 4, "attention.head_count_kv": 2,
+            "attention.layer_norm_rms_epsilon": 1e-5,
+        }.items()
+    )  # fmt: skip
+    error = refusal(tiny_models(dataclasses.replace(model, overrides=(("general.architecture", "llama"), *renamed))))
+    assert isinstance(error, UnsupportedError) and "attn_k_norm" in error.cause
+
+
+def test_shapes_win_over_metadata_with_a_warning(tiny_models: Write) -> None:
+    spec = read(tiny_models(TinyModel(overrides=(("llama.feed_forward_length", 999),))))
+    assert spec.layers[0].feed_forward == DenseSpec(512)
+    assert any("feed_forward_length" in warning and "999" in warning for warning in spec.warnings)
+
+
+def test_metadata_that_shapes_contradict_among_themselves_is_refused(tiny_models: Write) -> None:
+    """Twice the key-value heads would halve the head size of k, but not of q."""
+    assert "disagree" in refusal(tiny_models(TinyModel(overrides=(("llama.attention.head_count_kv", 4),)))).cause
+
+
+def test_per_layer_counts(tiny_models: Write) -> None:
+    spec = read(tiny_models(TinyModel(overrides=(("llama.attention.head_count_kv", (2, 2)),))))
+    assert [layer.attention.kv_heads for layer in spec.layers] == [2, 2]
+    assert (
+        "head_count_kv"
+        in refusal(tiny_models(TinyModel(overrides=(("llama.attention.head_count_kv", (2, 2, 2)),)))).cause
+    )
+
+
+def test_more_experts_used_than_there_are(tiny_models: Write) -> None:
+    assert "9" in refusal(tiny_models(TinyModel("qwen3moe", overrides=(("qwen3moe.expert_used_count", 9),)))).cause
+
+
+def test_router_without_renormalisation(tiny_models: Write) -> None:
+    spec = read(tiny_models(TinyModel("qwen3moe", overrides=(("qwen3moe.expert_weights_norm", False),))))
+    assert spec.layers[0].feed_forward == ExpertsSpec(count=8, used=2, width=512, normalise=False)
+
+
+def test_unknown_gating_is_refused(tiny_models: Write) -> None:
+    error = refusal(tiny_models(TinyModel("qwen3moe", overrides=(("qwen3moe.expert_gating_func", 7),))))
+    assert isinstance(error, UnsupportedError) and "expert_gating_func" in error.cause
+
+
+def test_experts_in_tensors_of_their_own(tmp_path: Path) -> None:
+    builder = GGUFBuilder("llama").add("llama.block_count", 1).add("llama.context_length", 32)
+    builder.tensor("token_embd.weight", (8, 32)).tensor("blk.0.ffn_gate.0.weight", (32, 32))
+    error = refusal(builder.write(tmp_path / "mixtral.gguf"))
+    assert "blk.0.ffn_gate.0.weight" in error.cause and "newer conversion" in error.remedy
+
+
+def test_old_rope_tensors_are_ignored(tiny_models: Write, tmp_path: Path, starter_model: Path) -> None:
+    from tests.support.tiny_models import tiny_model_builder
+
+    builder = tiny_model_builder(TinyModel(), starter_model).tensor("blk.0.attn_rot_embd.weight", (32,))
+    build_graph(read(builder.write(tmp_path / "old.gguf")))
