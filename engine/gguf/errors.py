@@ -17,9 +17,7 @@ class TruncatedFileError(FormatError):
     def __init__(self, cause: str, needed_bytes: int, actual_bytes: int) -> None:
         self.needed_bytes = needed_bytes
         self.actual_bytes = actual_bytes
-        super().__init__(
-            cause, remedy="The download is probably incomplete: resume it or download the file again."
-        )
+        super().__init__(cause, remedy="The download is probably incomplete: resume it or download the file again.")
 
 
 class IncompleteSplitError(FileError):

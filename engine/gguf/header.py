@@ -46,6 +46,11 @@ class Header:
     data_end: int  # after the last tensor
     alignment: int
 
+    @property
+    def next_file_offset(self) -> int:
+        """Where another file would begin if it had been appended to this one."""
+        return -(-self.data_end // self.alignment) * self.alignment
+
 
 class _Cursor:
     """The file's first bytes in memory, grown as they are asked for."""
@@ -71,9 +76,7 @@ class _Cursor:
                 end, self.file_bytes,
             )  # fmt: skip
         if end > MAX_HEADER_BYTES:
-            raise malformed(
-                self.path, f"{what} ends at byte {end}, and a header has at most {MAX_HEADER_BYTES}"
-            )
+            raise malformed(self.path, f"{what} ends at byte {end}, and a header has at most {MAX_HEADER_BYTES}")
         wanted = min(self.file_bytes, MAX_HEADER_BYTES, max(end, 2 * len(self.buffer), 1 << 16))
         while len(self.buffer) < wanted:
             chunk = os.pread(self.fd, wanted - len(self.buffer), len(self.buffer))
@@ -176,9 +179,7 @@ def _read_pairs(cursor: _Cursor, count: int) -> dict[str, Entry]:
         try:
             key = raw.decode()
         except UnicodeDecodeError:
-            raise malformed(
-                cursor.path, f"the key {shown(raw)} of metadata entry {index} is not UTF-8"
-            ) from None
+            raise malformed(cursor.path, f"the key {shown(raw)} of metadata entry {index} is not UTF-8") from None
         if key in entries:
             raise malformed(cursor.path, f"the metadata key {shown(raw)} occurs twice")
         entries[key] = _read_value(cursor, f"the value of metadata key {shown(raw)}")
@@ -194,9 +195,7 @@ def _read_value(cursor: _Cursor, what: str) -> Entry:
     item_id, count = _ARRAY.unpack_from(cursor.buffer, cursor.require(12, what))
     item = _value_type(cursor, item_id, what)
     if item is ValueType.ARRAY:
-        raise UnsupportedError(
-            f"{display_name(cursor.path)}: {what} is an array of arrays, which no model needs."
-        )
+        raise UnsupportedError(f"{display_name(cursor.path)}: {what} is an array of arrays, which no model needs.")
     begin = cursor.position
     needed = count * (8 if item is ValueType.STRING else SCALAR_BYTES[item])
     if begin + needed > cursor.file_bytes:
@@ -237,9 +236,7 @@ def _read_tensor(cursor: _Cursor, index: int) -> _RawTensor:
         raise malformed(cursor.path, f"tensor {index} has no name")
     n_dims = cursor.u32(what)
     if n_dims > MAX_DIMS:
-        raise malformed(
-            cursor.path, f"tensor {shown(name)} has {n_dims} dimensions; at most {MAX_DIMS} are possible"
-        )
+        raise malformed(cursor.path, f"tensor {shown(name)} has {n_dims} dimensions; at most {MAX_DIMS} are possible")
     dims = _DIMS[n_dims].unpack_from(cursor.buffer, cursor.require(8 * n_dims, what))
     type_id, offset = _TYPE_OFFSET.unpack_from(cursor.buffer, cursor.require(12, what))
     return name, dims, type_id, offset
@@ -274,9 +271,7 @@ def _place_tensors(
         name, dims, type_id, offset = raw[index]
         n_bytes = _tensor_bytes(path, name, dims, type_id)
         if offset % alignment:
-            raise malformed(
-                path, f"tensor {shown(name)} begins at offset {offset}, no multiple of {alignment}"
-            )
+            raise malformed(path, f"tensor {shown(name)} begins at offset {offset}, no multiple of {alignment}")
         end = data_offset + offset + n_bytes
         if end > file_bytes:
             raise TruncatedFileError(
@@ -287,9 +282,7 @@ def _place_tensors(
         if offset < last_end:
             raise malformed(path, f"tensors {shown(last_name)} and {shown(name)} overlap at offset {offset}")
         if known_type(type_id) is None:  # as far as the next tensor
-            following = (
-                raw[by_offset[rank + 1]][3] if rank + 1 < len(raw) else max(file_bytes - data_offset, offset)
-            )
+            following = raw[by_offset[rank + 1]][3] if rank + 1 < len(raw) else max(file_bytes - data_offset, offset)
             n_bytes = following - offset
         last_name, last_end = name, offset + n_bytes
         placed[index] = TensorInfo(_tensor_name(path, name), dims, type_id, data_offset + offset, n_bytes, 0)

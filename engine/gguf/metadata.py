@@ -134,7 +134,7 @@ class Metadata(Mapping[str, Value]):
         if entry.kind is ValueType.STRING:
             return self._string_bytes(entry).decode("utf-8", "replace")
         number = struct.unpack_from(_STRUCTS[entry.kind], self._header, entry.position)[0]
-        return bool(number) if entry.kind is ValueType.BOOL else number  # type: ignore[no-any-return]
+        return bool(number) if entry.kind is ValueType.BOOL else number
 
     def entry(self, key: str) -> Entry:
         return self._entries[key]
@@ -195,9 +195,7 @@ class Metadata(Mapping[str, Value]):
             raise UnsupportedError(f"{display_name(self.path)}: {key} is {name!r}; known are {known}.")
         return choices[name]
 
-    def u32_array(
-        self, key: str, default: D | Required = REQUIRED, *, count: int | None = None
-    ) -> tuple[int, ...] | D:
+    def u32_array(self, key: str, default: D | Required = REQUIRED, *, count: int | None = None) -> tuple[int, ...] | D:
         """Whole numbers, exactly `count` of them where given."""
 
         def read(entry: Entry) -> tuple[int, ...]:
@@ -205,9 +203,7 @@ class Metadata(Mapping[str, Value]):
 
         return self._read(key, default, "an array of u32", read)
 
-    def u32_array_or_scalar(
-        self, key: str, count: int, default: D | Required = REQUIRED
-    ) -> tuple[int, ...] | D:
+    def u32_array_or_scalar(self, key: str, count: int, default: D | Required = REQUIRED) -> tuple[int, ...] | D:
         """One number per layer: an array of exactly `count`, or a scalar that holds for all of them."""
 
         def read(entry: Entry) -> tuple[int, ...]:
@@ -236,9 +232,7 @@ class Metadata(Mapping[str, Value]):
 
         return self._read(key, default, "an array of i32", read)
 
-    def string_array(
-        self, key: str, default: D | Required = REQUIRED, *, count: int | None = None
-    ) -> StringArray | D:
+    def string_array(self, key: str, default: D | Required = REQUIRED, *, count: int | None = None) -> StringArray | D:
         def read(entry: Entry) -> StringArray:
             if entry.item is not ValueType.STRING:
                 raise self._wrong(key, "an array of strings", entry.label)

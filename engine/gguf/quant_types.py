@@ -60,9 +60,7 @@ class QuantType(enum.IntEnum):
         """Bytes of a row; ValueError where the row is no whole number of blocks."""
         blocks, rest = divmod(elements, self.block_elements)
         if rest:
-            raise ValueError(
-                f"a row of {elements} is no multiple of {self.name}'s block of {self.block_elements}"
-            )
+            raise ValueError(f"a row of {elements} is no multiple of {self.name}'s block of {self.block_elements}")
         return blocks * self.block_bytes
 
     @property
