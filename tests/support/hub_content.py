@@ -111,6 +111,18 @@ class Repository:
             "cardData": {"license": self.license},
         }
 
+    def siblings(self, blobs: bool) -> dict[str, Any]:
+        """The files as the model info names them: with sizes and checksums only when asked for."""
+        entries = []
+        for entry in self.tree():
+            one = {"rfilename": entry["path"]}
+            if blobs:
+                one |= {"size": entry["size"], "blobId": entry["oid"]}
+                if lfs := entry.get("lfs"):
+                    one["lfs"] = {"sha256": lfs["oid"], "size": lfs["size"], "pointerSize": lfs["pointerSize"]}
+            entries.append(one)
+        return {"siblings": entries}
+
     def tree(self) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = []
         for path, content in self.files.items():

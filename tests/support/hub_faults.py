@@ -27,7 +27,6 @@ class Fault:
     chunked: bool = False  # no Content-Length
     extra: int = 0  # bytes too many
     flip: int = -1  # offset in the file of one wrong byte
-    shift: int = 0  # sends bytes from that much further on than asked
     after: int = -1
     then: str = ""
     rate: float = 0.0  # bytes per second

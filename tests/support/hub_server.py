@@ -50,6 +50,7 @@ class FakeHub:
     requests: list[Seen] = field(default_factory=list)
     sent: int = 0  # body bytes of files handed to the network
     epoch: int = 0  # signed URLs of earlier epochs have expired
+    plain_mirror: bool = False  # leaves sizes and checksums out of the model info
     same_host: bool = False  # serve files from the hub itself, without a redirect
 
     def __enter__(self) -> FakeHub:
@@ -152,13 +153,17 @@ class _HubHandler(_Handler):
             self.search(parse_qs(url.query))
         elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/[^/]+)?", url.path):
             if repository := self.allowed(match[1], reading_files=False):
-                self.answer_json(repository.summary())
+                blobs = "blobs" in parse_qs(url.query) and not self.hub.plain_mirror
+                self.answer_json(repository.summary() | repository.siblings(blobs))
         elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/[^/]+/?", url.path):
             if repository := self.allowed(match[1], reading_files=False):
                 self.tree(repository, parse_qs(url.query))
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", url.path):
             if repository := self.allowed(match[1], reading_files=True):
                 self.resolve(repository, unquote(match[3]))
+        elif match := re.fullmatch(r"/([^/]+/[^/]+)/raw/[^/]+/README.md", url.path):
+            if repository := self.allowed(match[1], reading_files=True):
+                self.answer(200, repository.readme.encode(), {"Content-Type": "text/plain; charset=utf-8"})
         else:
             self.refuse(404, "EntryNotFound", "Not found")
 
@@ -203,9 +208,6 @@ class _HubHandler(_Handler):
         self.answer_json(entries[begin : begin + 1000], headers)
 
     def resolve(self, repository: Repository, path: str) -> None:
-        if path == "README.md":
-            self.answer(200, repository.readme.encode(), {"Content-Type": "text/plain; charset=utf-8"})
-            return
         content = repository.files.get(path)
         if content is None:
             self.refuse(404, "EntryNotFound", "Entry not found")
@@ -299,7 +301,7 @@ def _send_body(handler: _Handler, fault: Fault, content: Content, begin: int, en
         length = min(BLOCK, stop - sent)
         if fault.rate:
             length = min(length, max(1, int(fault.rate / 50)))
-        at = begin + fault.shift + sent
+        at = begin + sent
         data = content.read(at, at + length)
         if at <= fault.flip < at + length:
             wrong = bytearray(data)
