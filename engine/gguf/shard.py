@@ -38,6 +38,7 @@ class Shard:
         if self._view is None:
             if self._fd < 0:
                 raise ValueError(f"{display_name(self.path)} is closed")
+            self.check_unchanged()
             try:
                 mapping = mmap.mmap(self._fd, self.file_bytes, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:

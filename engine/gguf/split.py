@@ -76,14 +76,15 @@ def _named_paths(shard: Shard, count: int) -> tuple[Path, ...]:
 
 
 def _check_set(shards: list[Shard], count: int) -> None:
-    total = sum(len(shard.header.tensors) for shard in shards)
     for number, shard in enumerate(shards):
         metadata = shard.header.metadata
         found = (metadata.u32("split.no"), metadata.u32("split.count"))
         if found != (number, count):
             problem = f"says it is part {found[0] + 1} of {found[1]}, but its name says {number + 1} of {count}"
             raise malformed(shard.path, problem)
-        expected = metadata.u32("split.tensors.count", total)
+    total = sum(len(shard.header.tensors) for shard in shards)
+    for shard in shards:
+        expected = shard.header.metadata.u32("split.tensors.count", total)
         if expected != total:
             raise FormatError(
                 f"{display_name(shard.path)} says that the {count} parts hold {expected} tensors; they hold {total}.",

@@ -62,15 +62,18 @@ def _half(values: Floats) -> Bytes:
 
 
 def _ratio(values: Floats, scale: Floats) -> Floats:
-    return np.divide(values, scale, out=np.zeros(np.broadcast_shapes(values.shape, scale.shape), np.float32),
-                     where=scale != 0)
+    return np.divide(
+        values, scale, out=np.zeros(np.broadcast_shapes(values.shape, scale.shape), np.float32), where=scale != 0
+    )
 
 
 def _rounded(values: Floats, low: int, high: int) -> NDArray[np.int32]:
     return np.clip(np.rint(values), low, high).astype(np.int32)
 
 
-def _signed(values: Floats, size: int, q_max: int, scale_max: int) -> tuple[Bytes, NDArray[np.int32], NDArray[np.int32]]:
+def _signed(
+    values: Floats, size: int, q_max: int, scale_max: int
+) -> tuple[Bytes, NDArray[np.int32], NDArray[np.int32]]:
     """w = d * scale[j] * q: super-scale d (as half), scales [n, 256 / size] and q [n, 256], signed."""
     x = values.reshape(-1, 256 // size, size)
     extreme = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)[..., 0]
@@ -83,8 +86,9 @@ def _signed(values: Floats, size: int, q_max: int, scale_max: int) -> tuple[Byte
     return d, scales, q.reshape(-1, 256)
 
 
-def _offset(values: Floats, size: int, q_max: int, scale_max: int
-            ) -> tuple[Bytes, Bytes, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+def _offset(
+    values: Floats, size: int, q_max: int, scale_max: int
+) -> tuple[Bytes, Bytes, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """w = d * scale[j] * q - dmin * min[j]: d, dmin (as halves), scales, mins [n, 256 / size], q [n, 256], unsigned."""
     x = values.reshape(-1, 256 // size, size)
     low = np.minimum(x.min(-1), 0)

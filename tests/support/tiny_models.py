@@ -71,6 +71,10 @@ class TinyModel:
     overrides: tuple[tuple[str, Any], ...] = ()  # metadata to replace; None takes a key away
     without: tuple[str, ...] = ()  # tensors to leave out
 
+    def __post_init__(self) -> None:
+        if self.rope_scaling == "llama3" and self.architecture != "llama":
+            raise ValueError("llama.cpp takes rope factors as a tensor in the architecture llama only")
+
     @property
     def architecture(self) -> str:
         return "llama" if self.family == "mixtral" else self.family
@@ -113,10 +117,12 @@ def tiny_model_builder(model: TinyModel, tokenizer: Path | str) -> GGUFBuilder:
         builder.pairs = [pair for pair in builder.pairs if pair.key != key.encode()]
         if value is not None:
             builder.add(key, value)
-    for index, weight in enumerate(_weights(model)):
+    matrices = 0
+    for weight in _weights(model):
         if weight.name in model.without:
             continue
-        kind = weight_type(model.mix, weight.role, index)
+        kind = weight_type(model.mix, weight.role, matrices)
+        matrices += weight.role != "float"
         values = weight.values(model.seed)
         raw = quantize(values.reshape(-1, values.shape[-1]), kind)
         builder.tensor(weight.name, values.shape, QuantType[kind], raw.tobytes())
