@@ -10,7 +10,7 @@ using Fill = void (*)(MatmulTable&);
 constexpr Fill kFills[kTierCount] = {
     fill_matmul_scalar,
 #ifdef TESSERA_X86_TIERS
-    fill_matmul_avx2, fill_matmul_avx512, fill_matmul_avx512_vnni,
+    fill_matmul_avx2,
 #endif
 };
 
