@@ -1,0 +1,184 @@
+"""Machines the owner does not have: GPUs and CPUs by name, with datasheet rates.
+
+`catalogue.json` holds what datasheets say, each entry with its source. Here stands how much of it real programs
+sustain, the same for every entry:
+
+- RAM: READ_SHARE of the bus rate when all cores read (Intel MLC and AIDA64 report 0.83–0.92 on dual-channel desktops).
+- GPU memory: GPU_READ_SHARE of the bus rate (device-to-device copies in NVIDIA's bandwidthTest reach 0.85–0.92).
+- GPU prefill: TENSOR_SHARE of the dense FP16 tensor peak. llama.cpp's quantised products reach 0.3–0.45 of it.
+- CPU arithmetic: int8 MAC per core and cycle, below, of the kernels' design; real rates come from the probe.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine.errors import EngineError
+from engine.placement.hardware.profile import (
+    ANY_TYPE,
+    ATTENTION,
+    DeviceProfile,
+    HardwareProfile,
+    KernelRates,
+    Link,
+)
+
+READ_SHARE = 0.86
+GPU_READ_SHARE = 0.88
+TENSOR_SHARE = 0.35
+# A matrix of a few hundred KB, one of many, read by a whole GPU or by all cores: some of the stream is start and tail.
+GPU_SCATTERED_SHARE = 0.7
+CPU_SCATTERED_SHARE = 0.9
+# MAC per core and cycle, by instruction set: (one token, many tokens). One token is bounded by unpacking the weights.
+_CYCLE_RATES = {"avx2": (12.0, 18.0), "avx512": (16.0, 24.0), "avx512_vnni": (20.0, 42.0), "neon": (8.0, 12.0)}
+_FLOAT_CYCLE_RATES = {"avx2": 8.0, "avx512": 14.0, "avx512_vnni": 14.0, "neon": 4.0}
+_FLOAT_TYPES = ("F16", "BF16", "F32")
+# Handing over between threads that wait for each other, per op of a captured program.
+CPU_OP_SECONDS = 4e-6
+# A kernel inside a CUDA graph.
+GPU_OP_SECONDS = 2.5e-6
+# From the end of a kernel through a flag in mapped memory to work on the other side.
+SWITCH_SECONDS = 12e-6
+COPY_LATENCY = 8e-6
+PINNED_SHARE = 0.82
+PAGEABLE_SHARE = 0.4
+# GB/s per lane and direction, after line coding.
+_LANE_RATES = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9}
+_GB = 10**9
+_GIB = 1 << 30
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueGPU:
+    name: str
+    memory_gib: float
+    bandwidth_gb: float
+    fp16_tensor_tflops: float
+    pcie: int
+    lanes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueCPU:
+    """`ghz`: a clock all cores sustain; `bandwidth_gb`: channels × transfers × 8 bytes."""
+
+    name: str
+    cores: int
+    ghz: float
+    isa: str
+    bandwidth_gb: float
+    ram_gib: float
+    source: str
+
+
+class UnknownDeviceError(EngineError):
+    """No catalogue entry of that name."""
+
+
+@cache
+def _data() -> dict[str, Any]:
+    text = (Path(__file__).parent / "catalogue.json").read_text("utf-8")
+    return dict(json.loads(text))
+
+
+@cache
+def gpus() -> tuple[CatalogueGPU, ...]:
+    return tuple(CatalogueGPU(**entry) for entry in _data()["gpus"])
+
+
+@cache
+def cpus() -> tuple[CatalogueCPU, ...]:
+    return tuple(CatalogueCPU(**entry) for entry in _data()["cpus"])
+
+
+def find_gpu(name: str) -> CatalogueGPU:
+    return _find(name, {gpu.name: gpu for gpu in gpus()}, "GPU")
+
+
+def find_cpu(name: str) -> CatalogueCPU:
+    return _find(name, {cpu.name: cpu for cpu in cpus()}, "CPU")
+
+
+def _find(name: str, entries: dict[str, Entry], what: str) -> Entry:
+    """By name, whatever its case and spacing, or by an ending that only one entry has ("4090")."""
+
+    def plain(text: str) -> str:
+        return "".join(c for c in text.lower() if c.isalnum())
+
+    wanted = plain(name)
+    exact = [entry for key, entry in entries.items() if plain(key) == wanted]
+    partial = [entry for key, entry in entries.items() if wanted and wanted in plain(key)]
+    if exact or len(partial) == 1:
+        return (exact or partial)[0]
+    close = [key for key in entries if wanted and wanted in plain(key)]
+    close = close or get_close_matches(name, list(entries), 3, 0.4) or list(entries)[:6]
+    raise UnknownDeviceError(
+        f"No {what} named {name!r} is in the catalogue.", remedy=f"Did you mean: {', '.join(close)}?"
+    )
+
+
+def cpu_profile(cpu: CatalogueCPU, ram_bytes: int | None = None) -> DeviceProfile:
+    one, many = (rate * cpu.cores * cpu.ghz * 1e9 for rate in _CYCLE_RATES[cpu.isa])
+    floats = _FLOAT_CYCLE_RATES[cpu.isa] * cpu.cores * cpu.ghz * 1e9
+    points: dict[str, tuple[tuple[int, float], ...]] = {ANY_TYPE: ((1, one), (64, many))}
+    points |= dict.fromkeys(_FLOAT_TYPES, ((1, floats), (64, floats)))
+    points[ATTENTION] = ((1, floats / 2), (64, floats / 2))
+    return DeviceProfile(
+        name=cpu.name,
+        memory_bytes=ram_bytes or int(cpu.ram_gib * _GIB),
+        bandwidth=cpu.bandwidth_gb * _GB * READ_SHARE,
+        kernels=KernelRates(points),
+        op_seconds=CPU_OP_SECONDS,
+        activation_bandwidth=cpu.bandwidth_gb * _GB * READ_SHARE,
+        threads=cpu.cores,
+        scattered_share=CPU_SCATTERED_SHARE,
+    )
+
+
+def gpu_profile(gpu: CatalogueGPU) -> DeviceProfile:
+    peak = gpu.fp16_tensor_tflops * 1e12 / 2  # one MAC is two operations
+    # One token is never bound by arithmetic here; a handful of tokens are read-bound as well.
+    points = {ANY_TYPE: ((1, peak / 8), (64, peak * TENSOR_SHARE)), ATTENTION: ((1, peak / 8), (64, peak / 6))}
+    return DeviceProfile(
+        name=gpu.name,
+        memory_bytes=int(gpu.memory_gib * _GIB),
+        bandwidth=gpu.bandwidth_gb * _GB * GPU_READ_SHARE,
+        kernels=KernelRates(points),
+        op_seconds=GPU_OP_SECONDS,
+        activation_bandwidth=gpu.bandwidth_gb * _GB * GPU_READ_SHARE,
+        scattered_share=GPU_SCATTERED_SHARE,
+    )
+
+
+def link_profile(gpu: CatalogueGPU) -> Link:
+    rate = _LANE_RATES[gpu.pcie] * gpu.lanes
+    return Link(
+        to_gpu=rate * PINNED_SHARE,
+        to_cpu=rate * PINNED_SHARE,
+        pageable=rate * PAGEABLE_SHARE,
+        latency=COPY_LATENCY,
+        switch_seconds=SWITCH_SECONDS,
+    )
+
+
+def machine(
+    cpu: str | CatalogueCPU, gpu: str | CatalogueGPU | None = None, ram_bytes: int | None = None
+) -> HardwareProfile:
+    """A machine from the catalogue. UnknownDeviceError names close matches."""
+    chosen_cpu = find_cpu(cpu) if isinstance(cpu, str) else cpu
+    chosen_gpu = find_gpu(gpu) if isinstance(gpu, str) else gpu
+    return HardwareProfile(
+        cpu=cpu_profile(chosen_cpu, ram_bytes),
+        gpu=gpu_profile(chosen_gpu) if chosen_gpu else None,
+        link=link_profile(chosen_gpu) if chosen_gpu else None,
+        disk_bandwidth=2.0 * _GB,
+        source="datasheet",
+    )

@@ -1,0 +1,89 @@
+"""HardwareProfile: what a machine can do, as plain numbers with where they come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Literal
+
+ANY_TYPE = "*"
+ATTENTION = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRates:
+    """Arithmetic speed per tensor type: `points[type] = ((tokens, MAC/s), …)` in rising order of tokens.
+
+    Rates are of data in cache: memory traffic is priced apart. `points["*"]` holds for types without a row,
+    `points["attention"]` for scores and mixing of values.
+    """
+
+    points: Mapping[str, tuple[tuple[int, float], ...]]
+
+    def rate(self, type_name: str, tokens: float) -> float:
+        """MAC/s at a batch of `tokens`, interpolated on logarithmic axes."""
+        points = self.points.get(type_name) or self.points[ANY_TYPE]
+        if tokens <= points[0][0]:
+            return points[0][1]
+        for (low, low_rate), (high, high_rate) in pairwise(points):
+            if tokens <= high:
+                share = math.log(tokens / low) / math.log(high / low)
+                return float(low_rate * (high_rate / low_rate) ** share)
+        return points[-1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProfile:
+    """`bandwidth`: sustained reading of weights by all threads. `op_seconds`: fixed cost of one op of a program.
+
+    `activation_bandwidth`: at which norms, additions and activations pass over a batch. `scattered_share`: share of
+    the bandwidth that is left when small matrices from all over memory are read (experts).
+    """
+
+    name: str
+    memory_bytes: int
+    bandwidth: float
+    kernels: KernelRates
+    op_seconds: float
+    activation_bandwidth: float
+    threads: int = 1
+    scattered_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The bus between RAM and VRAM. `latency`: of one small copy; `switch_seconds`: handing a step to the other
+    device and noticing that it is done, one way."""
+
+    to_gpu: float
+    to_cpu: float
+    pageable: float
+    latency: float
+    switch_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareProfile:
+    """A machine. `source` is "measured", "datasheet" or "mixed"; numbers that are not measured are labelled so."""
+
+    cpu: DeviceProfile
+    gpu: DeviceProfile | None = None
+    link: Link | None = None
+    disk_bandwidth: float = 0.0
+    platform: Literal["linux", "windows", "macos"] = "linux"
+    drives_display: bool = False
+    source: Literal["measured", "datasheet", "mixed"] = "datasheet"
+    notes: tuple[str, ...] = field(default=())
+
+    def with_ram(self, ram_bytes: int) -> HardwareProfile:
+        return replace(self, cpu=replace(self.cpu, memory_bytes=ram_bytes))
+
+    def with_bandwidth(self, bandwidth: float) -> HardwareProfile:
+        """The same machine with a RAM bandwidth just probed: some machines' flips within minutes."""
+        return replace(self, cpu=replace(self.cpu, bandwidth=bandwidth))
+
+    @property
+    def label(self) -> str:
+        return f"{self.gpu.name} + {self.cpu.name}" if self.gpu else self.cpu.name

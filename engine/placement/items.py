@@ -1,0 +1,178 @@
+"""Placement items: the parts of a model that move as one between devices.
+
+Attention of a layer (with its norms and its sequence state) is one item, a feed-forward block's gate, up and down
+together another; router and shared experts go together; each expert is an item of its own, listed here by the layer's
+`ExpertBank`; then the embedding and the output head.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from engine.placement.shape import LayerShape, ModelShape, TensorShape
+from engine.placement.state import StateShape
+
+
+class Device(enum.Enum):
+    CPU = "cpu"
+    GPU = "gpu"
+
+    @property
+    def label(self) -> str:
+        return self.value.upper()
+
+
+class ItemKind(enum.Enum):
+    EMBEDDING = "embedding"
+    ATTENTION = "attention"
+    FEED_FORWARD = "feed-forward"
+    SHARED = "router and shared experts"
+    OUTPUT = "output head"
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A product's weight: `rows × cols` of one type."""
+
+    type_name: str
+    rows: int
+    cols: int
+    bytes: int
+
+    @property
+    def macs(self) -> int:
+        return self.rows * self.cols
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementItem:
+    """`bytes` are its weights; its state's bytes depend on the context. `layer` is -1 outside the layers."""
+
+    kind: ItemKind
+    layer: int
+    bytes: int
+    matrices: tuple[Matrix, ...]
+    state: StateShape | None = None
+    ops: int = 0  # operations of the captured program, for fixed costs
+    tied_bytes: int = 0  # of `bytes`, those of the embedding table: the head reads it where none is its own
+
+    @property
+    def name(self) -> str:
+        return self.kind.value if self.layer < 0 else f"{self.kind.value} {self.layer}"
+
+    def state_bytes(self, context: int, value_bytes: float) -> int:
+        return self.state.bytes(context, value_bytes) if self.state else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertBank:
+    """The experts of one layer, all alike. `matrices` and `expert_bytes` are those of one expert."""
+
+    layer: int
+    count: int
+    used: int
+    expert_bytes: int
+    matrices: tuple[Matrix, ...]
+
+    @property
+    def bytes(self) -> int:
+        return self.count * self.expert_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ModelItems:
+    """Everything that can be placed, in graph order. `banks[i]` follows the SHARED item of its layer."""
+
+    items: tuple[PlacementItem, ...]
+    banks: tuple[ExpertBank, ...]
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of everything but the experts."""
+        return sum(item.bytes - item.tied_bytes for item in self.items)
+
+    @property
+    def expert_bytes(self) -> int:
+        return sum(bank.bytes for bank in self.banks)
+
+
+# Operations of the captured program per item: norms, products, rotations, attention, residual additions.
+_OPS = {
+    ItemKind.EMBEDDING: 1,
+    ItemKind.ATTENTION: 7,
+    ItemKind.FEED_FORWARD: 5,
+    ItemKind.SHARED: 4,
+    ItemKind.OUTPUT: 3,
+}
+
+
+_FEED_FORWARD = ("ffn_", "post_ffw", "exp_probs_b", "layer_output_scale")
+
+
+def model_items(shape: ModelShape) -> ModelItems:
+    embedding = [t for t in shape.outer if _is_embedding(t.name)]
+    head = [t for t in shape.outer if not _is_embedding(t.name)]
+    items = [_item(ItemKind.EMBEDDING, -1, embedding)]
+    banks = []
+    for layer in shape.layers:
+        layer_items, bank = _layer_items(layer, shape)
+        items += layer_items
+        if bank is not None:
+            banks.append(bank)
+    output = _item(ItemKind.OUTPUT, -1, head)
+    if not any(t.name == "output.weight" for t in head):
+        output = _tied(output, [t for t in embedding if t.name == "token_embd.weight"])
+    items.append(output)
+    return ModelItems(tuple(items), tuple(banks))
+
+
+def _layer_items(layer: LayerShape, shape: ModelShape) -> tuple[list[PlacementItem], ExpertBank | None]:
+    experts, feed_forward, attention = [], [], []
+    for tensor in layer.tensors:
+        part = tensor.name.split(".", 2)[2]
+        if "_exps" in part:
+            experts.append(tensor)
+        elif part.startswith(_FEED_FORWARD):
+            feed_forward.append(tensor)
+        else:
+            attention.append(tensor)
+    items = []
+    if attention:
+        items.append(_item(ItemKind.ATTENTION, layer.index, attention, layer.state))
+    if feed_forward:
+        kind = ItemKind.SHARED if experts else ItemKind.FEED_FORWARD
+        items.append(_item(kind, layer.index, feed_forward))
+    return items, _bank(layer.index, experts, shape) if experts else None
+
+
+def _is_embedding(name: str) -> bool:
+    return "embd" in name and "norm" not in name
+
+
+def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: StateShape | None = None) -> PlacementItem:
+    tensors = list(tensors)
+    matrices = tuple(Matrix(t.type_name, t.rows, t.cols, t.bytes) for t in tensors if _is_product(t))
+    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, _OPS[kind])
+
+
+def _tied(output: PlacementItem, table: list[TensorShape]) -> PlacementItem:
+    whole = _item(ItemKind.OUTPUT, -1, table)
+    return replace(
+        output,
+        bytes=output.bytes + whole.bytes,
+        matrices=output.matrices + whole.matrices,
+        tied_bytes=whole.bytes,
+    )
+
+
+def _is_product(tensor: TensorShape) -> bool:
+    return len(tensor.shape) > 1 and tensor.rows > 1 and "conv1d" not in tensor.name
+
+
+def _bank(layer: int, experts: list[TensorShape], shape: ModelShape) -> ExpertBank:
+    stacked = [t for t in experts if t.count > 1 or len(t.shape) == 3]
+    matrices = tuple(Matrix(t.type_name, t.rows, t.cols, t.bytes // t.count) for t in stacked if _is_product(t))
+    expert_bytes = sum(t.bytes for t in experts) // shape.experts
+    return ExpertBank(layer, shape.experts, shape.experts_used, expert_bytes, matrices)

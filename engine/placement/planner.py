@@ -1,0 +1,250 @@
+"""The planner: a pure function from model, machine and budget to a placement.
+
+    plan(shape, hardware, Budget(6 * GiB)).predicted.decode
+
+Order of spending: everything but experts (all of it, if it fits) with the sequence state for the chosen context, then
+experts as slots by what each further slot saves. Where not everything but the experts fits, a knapsack over the items
+in graph order decides (`chain`), and a coarse search over shares leaves room for slots where they save more. All
+candidates only improve with capacity, so more budget is never predicted slower.
+
+A `Planner` prepares all that does not depend on the budget; then a plan for any budget is a look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.placement import explain
+from engine.placement.budget import Budget, gpu_limit, gpu_overhead, ram_limit, ram_overhead
+from engine.placement.chain import DeviceChain
+from engine.placement.costs import Workload
+from engine.placement.expert_curves import ExpertCurve, convex_gains
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.items import Device, ItemKind
+from engine.placement.plan import MemoryUse, Mode, Placed, PlacedExperts, PlacementPlan
+from engine.placement.shape import ModelShape
+from engine.placement.step_times import Choice, Heat, StepTimes
+
+# Shares of the non-expert bytes at which a search for room for slots is tried, when not all of them fit.
+_SHARES = 16
+# LEAST_MEMORY keeps at least this share of the decode speed that the whole budget would give.
+KEPT_SPEED = 0.85
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A fixed placement of the items, and in which order further slots would be bought."""
+
+    on_gpu: tuple[bool, ...]
+    bytes: int
+    seconds: float
+    order: IntArray  # bank of each slot
+    costs: IntArray  # cumulative bytes
+
+
+class Planner:
+    """Plans of one model on one machine for one workload."""
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        hardware: HardwareProfile,
+        work: Workload | None = None,
+        mode: Mode = Mode.DECODE,
+        heat: Heat | None = None,
+    ) -> None:
+        self.shape = shape
+        self.hardware = hardware
+        self.work = work or Workload()
+        self.mode = mode
+        self.times = StepTimes(shape, hardware, self.work, heat)
+        self.items = self.times.model.items
+        self.banks = self.times.model.banks
+        self.state_bytes = [i.state_bytes(self.work.context, self.work.value_bytes) for i in self.items]
+        self.sizes = [i.bytes + s for i, s in zip(self.items, self.state_bytes, strict=True)]
+        self.overhead = gpu_overhead(shape, self.work) if hardware.gpu else 0
+
+    def plan(self, budget: Budget) -> PlacementPlan:
+        """The best placement within a budget. ModelDoesNotFitError where the RAM is too small for the rest."""
+        limit = gpu_limit(budget, self.hardware)
+        choice = self.choose(limit)
+        if self.mode is Mode.LEAST_MEMORY:
+            choice = self._smallest(choice, limit)
+        plan = self._build(choice, limit, budget)
+        explain.check_ram(plan, self.shape, self.work, ram_limit(budget, self.hardware))
+        return plan
+
+    def choose(self, limit: int) -> Choice:
+        """The fastest placement within `limit` bytes of GPU memory, all told."""
+        capacity = limit - self.overhead
+        best = self._cpu_only
+        if self.hardware.gpu is None or capacity <= 0:
+            return best
+        if capacity < self._chain.all_bytes:
+            seconds = self._chain.seconds(capacity)
+            if seconds < best.seconds:
+                best = Choice(self._chain.on_gpu(capacity), (0,) * len(self.banks), seconds)
+        affordable = [c for c in self._candidates if c.bytes <= capacity]
+        bought = [self._slots(candidate, capacity - candidate.bytes) for candidate in affordable]
+        for candidate, slots in zip(affordable, bought, strict=True):
+            seconds = candidate.seconds + self._slot_seconds(slots)
+            if seconds < best.seconds:
+                best = Choice(candidate.on_gpu, tuple(slots.tolist()), seconds)
+        return best
+
+    # --- choices ----------------------------------------------------------------------------------------------
+
+    @property
+    def _decode(self) -> bool:
+        return self.mode is not Mode.PREFILL
+
+    def _timed(self, choice: Choice) -> Choice:
+        return replace(choice, seconds=self.times.seconds(choice, decode=self._decode))
+
+    @cached_property
+    def _cpu_only(self) -> Choice:
+        return self._timed(Choice((False,) * len(self.items), (0,) * len(self.banks)))
+
+    @cached_property
+    def _chain(self) -> DeviceChain:
+        times = self.times.decode if self._decode else self.times.prefill
+        pinned = [item.kind is ItemKind.EMBEDDING for item in self.items]
+        switch = self.times.switch_seconds(decode=self._decode)
+        return DeviceChain(times.beside_gpu, times.gpu, self.sizes, pinned, switch)
+
+    @cached_property
+    def _slot_order(self) -> tuple[IntArray, IntArray]:
+        """Bank and bytes of every slot of the model, the most seconds saved per byte first."""
+        if not self.banks:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        gains_of: dict[int, npt.NDArray[np.float64]] = {}
+        gains = []
+        for bank, curve in zip(self.banks, self.times.curves, strict=True):
+            if id(curve) not in gains_of:
+                gains_of[id(curve)] = self._gains(curve)
+            gains.append(gains_of[id(curve)] / max(1, bank.expert_bytes))
+        banks = [np.full(len(saved), index) for index, saved in enumerate(gains)]
+        numbers = [np.arange(len(saved)) for saved in gains]
+        order = np.lexsort((np.concatenate(banks), np.concatenate(numbers), -np.concatenate(gains)))
+        bank_of = np.concatenate(banks)[order]
+        each = np.array([bank.expert_bytes for bank in self.banks], np.int64)
+        return bank_of, each[bank_of]
+
+    def _gains(self, curve: ExpertCurve) -> npt.NDArray[np.float64]:
+        return convex_gains(curve.decode if self._decode else curve.prefill)
+
+    @cached_property
+    def _candidates(self) -> list[_Candidate]:
+        whole = self._chain.all_bytes
+        shares = range(1, _SHARES + 1) if self.banks else (_SHARES,)
+        choices = [self._chain.on_gpu(whole * share // _SHARES) for share in shares]
+        choices.append(tuple(item.kind is not ItemKind.EMBEDDING for item in self.items))
+        return [self._candidate(on_gpu) for on_gpu in dict.fromkeys(choices)]
+
+    def _candidate(self, on_gpu: tuple[bool, ...]) -> _Candidate:
+        used = sum(size for size, there in zip(self.sizes, on_gpu, strict=True) if there)
+        attached = np.zeros(len(self.banks), bool)
+        for item, there in zip(self.items, on_gpu, strict=True):
+            bank = self.times.bank_after(item)
+            if bank is not None:
+                attached[bank] = there
+        banks, sizes = self._slot_order
+        mask = attached[banks]
+        bare = self._timed(Choice(on_gpu, (0,) * len(self.banks)))
+        return _Candidate(on_gpu, used, bare.seconds, banks[mask], np.cumsum(sizes[mask]))
+
+    def _slots(self, candidate: _Candidate, room: int) -> IntArray:
+        """Slots per bank that fit into `room` bytes."""
+        bought = int(np.searchsorted(candidate.costs, room, side="right"))
+        return np.bincount(candidate.order[:bought], minlength=len(self.banks))
+
+    @cached_property
+    def _curve_values(self) -> npt.NDArray[np.float64]:
+        return self.times.curve_values(decode=self._decode)
+
+    def _slot_seconds(self, slots: IntArray) -> float:
+        """Seconds that slots change, against none: negative."""
+        if not len(slots):
+            return 0.0
+        values = self._curve_values
+        return float((values[np.arange(len(slots)), slots] - values[:, 0]).sum())
+
+    def _smallest(self, best: Choice, limit: int) -> Choice:
+        """LEAST_MEMORY: the smallest limit that keeps KEPT_SPEED, found by halving, as speed rises with it."""
+        low, high = 0, limit
+        while high - low > 1 << 20:
+            middle = (low + high) // 2
+            if self.choose(middle).seconds * KEPT_SPEED <= best.seconds:
+                high = middle
+            else:
+                low = middle
+        return self.choose(high)
+
+    # --- the plan ---------------------------------------------------------------------------------------------
+
+    def _build(self, choice: Choice, limit: int, budget: Budget) -> PlacementPlan:
+        uses_gpu = choice.uses_gpu
+        placed = tuple(
+            Placed(item, Device.GPU if there else Device.CPU, state, explain.item_reason(item, there, uses_gpu))
+            for item, there, state in zip(self.items, choice.on_gpu, self.state_bytes, strict=True)
+        )
+        experts = tuple(
+            PlacedExperts(
+                bank,
+                slots,
+                self._hottest(index, slots),
+                explain.expert_reason(bank, slots, self.times.hit_rates[index]),
+            )
+            for index, (bank, slots) in enumerate(zip(self.banks, choice.slots, strict=True))
+        )
+        return PlacementPlan(
+            items=placed,
+            experts=experts,
+            gpu=self._gpu_use(placed, experts) if uses_gpu else MemoryUse(),
+            ram=self._ram_use(placed, experts),
+            gpu_budget=limit,
+            predicted=self.times.speeds(choice),
+            notes=explain.notes(self, choice, limit, budget),
+        )
+
+    def _hottest(self, bank: int, slots: int) -> tuple[int, ...]:
+        if self.times.heat is None:
+            return ()
+        order = np.argsort(-np.asarray(self.times.heat[bank], np.float64), kind="stable")
+        return tuple(sorted(int(e) for e in order[:slots]))
+
+    def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts]) -> MemoryUse:
+        there = [p for p in placed if p.device is Device.GPU]
+        return MemoryUse(
+            weights=sum(p.item.bytes for p in there),
+            experts=sum(e.slots * e.bank.expert_bytes for e in experts),
+            state=sum(p.state_bytes for p in there),
+            overhead=self.overhead,
+        )
+
+    def _ram_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts]) -> MemoryUse:
+        here = [p for p in placed if p.device is Device.CPU]
+        return MemoryUse(
+            weights=sum(p.item.bytes - p.item.tied_bytes for p in here),
+            experts=sum((e.bank.count - e.slots) * e.bank.expert_bytes for e in experts),
+            state=sum(p.state_bytes for p in here),
+            overhead=ram_overhead(self.shape, self.work),
+        )
+
+
+def plan(
+    shape: ModelShape,
+    hardware: HardwareProfile,
+    budget: Budget,
+    work: Workload | None = None,
+    mode: Mode = Mode.DECODE,
+    heat: Heat | None = None,
+) -> PlacementPlan:
+    return Planner(shape, hardware, work, mode, heat).plan(budget)

@@ -1,0 +1,61 @@
+"""What one layer remembers of a sequence, in bytes: KV cache, windowed or latent KV, or a recurrent state."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+F16_BYTES = 2.0
+Q8_0_BYTES = 34 / 32
+
+
+class StateKind(enum.Enum):
+    FULL = "full"  # keys and values of every position
+    WINDOW = "window"  # of the last `window` positions only
+    LATENT = "latent"  # one compressed row per position, shared by all heads (multi-head latent attention)
+    RECURRENT = "recurrent"  # a fixed size, whatever the depth
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class StateShape:
+    """One layer's part of a SequenceState.
+
+    FULL and WINDOW keep `kv_heads × (key_dim + value_dim)` values per position. LATENT keeps `key_dim` values (the
+    compressed row with its rotary part); values are read out of the same row. RECURRENT keeps `recurrent_bytes`.
+    """
+
+    kind: StateKind
+    heads: int = 0
+    kv_heads: int = 0
+    key_dim: int = 0
+    value_dim: int = 0
+    window: int = 0
+    recurrent_bytes: int = 0
+
+    def positions(self, context: int) -> int:
+        """Positions held at a context of this many tokens."""
+        if self.kind in (StateKind.RECURRENT, StateKind.NONE):
+            return 0
+        return min(context, self.window) if self.kind is StateKind.WINDOW else context
+
+    @property
+    def values_per_position(self) -> int:
+        if self.kind is StateKind.LATENT:
+            return self.key_dim
+        return self.kv_heads * (self.key_dim + self.value_dim)
+
+    def bytes(self, context: int, value_bytes: float = F16_BYTES) -> int:
+        """Memory held for one sequence. `value_bytes`: of one cached value (F16_BYTES, Q8_0_BYTES)."""
+        return int(self.positions(context) * self.values_per_position * value_bytes) + self.recurrent_bytes
+
+    def read_bytes(self, depth: int, value_bytes: float = F16_BYTES) -> int:
+        """Memory traffic of one decode step at this depth; a recurrent state is read and written."""
+        return int(self.positions(depth) * self.values_per_position * value_bytes) + 2 * self.recurrent_bytes
+
+    def macs(self, depth: int) -> int:
+        """Multiply-accumulates of one token's attention at this depth, scores and mix together."""
+        if self.kind is StateKind.RECURRENT:
+            return 2 * self.recurrent_bytes // 4  # the float32 state is read out and updated once
+        value_dim = self.key_dim if self.kind is StateKind.LATENT else self.value_dim
+        return self.positions(depth) * self.heads * (self.key_dim + value_dim)
