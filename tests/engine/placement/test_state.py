@@ -108,5 +108,5 @@ def test_a_header_that_lies_is_refused_by_name(keys: dict[str, object], named: s
 def test_expert_count_must_be_that_of_the_tensors() -> None:
     metadata = header(1, expert_count=64, expert_used_count=8)
     tensors = [*dense_tensors(1), tensor("blk.0.ffn_up_exps.weight", (1024, 512, 32))]
-    with pytest.raises(FormatError, match="expert_count is 64, but .* holds 32"):
+    with pytest.raises(FormatError, match="holds 32 experts"):
         ModelShape.from_header(metadata, tensors, "lying.gguf")
