@@ -1,0 +1,80 @@
+#include "arena.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace tessera {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+#if defined(__linux__)
+// Zero pages that exist only once touched. One huge page more than asked for, to start at a multiple of its size.
+uint8_t* map_pages(size_t bytes) {
+  void* const memory = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  const auto base = reinterpret_cast<uintptr_t>(memory), start = (base + kHugePage - 1) / kHugePage * kHugePage;
+  if (start > base) munmap(memory, start - base);
+  if (base + kHugePage > start) munmap(reinterpret_cast<void*>(start + bytes), base + kHugePage - start);
+  madvise(reinterpret_cast<void*>(start), bytes, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
+  return reinterpret_cast<uint8_t*>(start);
+}
+#endif
+
+}  // namespace
+
+Arena::Arena(size_t bytes) {
+  if (bytes == 0) return;
+  if (bytes > std::numeric_limits<size_t>::max() / 4) throw std::bad_alloc();
+#if defined(__linux__)
+  if (bytes >= kHugePage) {
+    size_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    data_ = map_pages(size_);
+    return;
+  }
+#endif
+  size_ = aligned_size(bytes);
+#if defined(_WIN32)
+  data_ = static_cast<uint8_t*>(_aligned_malloc(size_, 64));
+#else
+  data_ = static_cast<uint8_t*>(std::aligned_alloc(64, size_));
+#endif
+  if (data_ == nullptr) throw std::bad_alloc();
+  std::memset(data_, 0, size_);
+}
+
+Arena::~Arena() {
+#if defined(_WIN32)
+  _aligned_free(data_);
+#else
+#if defined(__linux__)
+  if (size_ >= kHugePage) {
+    munmap(data_, size_);
+    return;
+  }
+#endif
+  std::free(data_);
+#endif
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, size_t{0})) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void Arena::reserve(size_t bytes) {
+  if (bytes > size_) *this = Arena(bytes);
+}
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// How the attention of one batch is cut into work items. The cut depends on the batch alone, never on the threads, so
+// that results have the same bits for any number of them.
+#pragma once
+#include <vector>
+
+#include "batch.h"
+
+namespace tessera {
+
+// Query tokens of one sequence against a range of its keys; executed once per KV head.
+struct AttentionItem {
+  int sequence;
+  int first, count;  // tokens: batch.order()[first … first + count)
+  int begin, end;    // key positions
+  int group, part;   // the parts of a group are combined in order
+};
+
+// Items of one group are the parts of one key range; first_part counts those of all groups before it that have several.
+struct AttentionGroup { int rows, parts, first_part; };
+
+struct AttentionSchedule {
+  std::vector<AttentionItem> items;
+  std::vector<AttentionGroup> groups;
+  std::vector<int> by_cost;  // item indices, the most expensive first
+  int most_rows = 0;         // query rows of the largest group
+  int most_part_rows = 0;    // of the largest group that has several parts
+  int parts = 0;             // of all groups that have several
+};
+
+// heads_per_kv: query heads that share a KV head. window 0: all earlier positions.
+AttentionSchedule schedule_attention(const Batch& batch, int heads_per_kv, int window);
+
+}  // namespace tessera

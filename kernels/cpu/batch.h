@@ -1,0 +1,43 @@
+// The tokens of one run: which token, at which position of which sequence, and where each sequence's KV blocks are.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera {
+
+class Batch {
+ public:
+  // tokens, positions, sequences: [n], n >= 1; block_tables: [sequence_count, table_blocks], row-major, entries no
+  // token needs may be anything; outputs: indices of tokens. Throws std::invalid_argument.
+  Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::vector<int32_t> sequences,
+        std::vector<int32_t> block_tables, int sequence_count, int table_blocks, std::vector<int32_t> outputs);
+
+  // The tokens of one sequence: order()[first … first + count), positions rising.
+  struct Span { int sequence, first, count, last_position; };
+
+  int size() const { return static_cast<int>(tokens_.size()); }
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+  const std::vector<int32_t>& positions() const { return positions_; }
+  const std::vector<int32_t>& sequences() const { return sequences_; }
+  const std::vector<int32_t>& outputs() const { return outputs_; }
+  const std::vector<int32_t>& order() const { return order_; }
+  const std::vector<Span>& spans() const { return spans_; }
+  const int32_t* block_table(int sequence) const {
+    return block_tables_.data() + static_cast<size_t>(sequence) * static_cast<size_t>(table_blocks_);
+  }
+  int table_blocks() const { return table_blocks_; }
+  int largest_token() const { return largest_token_; }
+
+  // Throws std::invalid_argument unless every position fits its block table, every block it needs is one of the
+  // pool's `blocks`, and no two tokens share a cache row.
+  void check_cache(int block_tokens, int blocks) const;
+
+ private:
+  std::vector<int32_t> tokens_, positions_, sequences_, block_tables_, outputs_;
+  int sequence_count_, table_blocks_, largest_token_ = 0;
+  std::vector<int32_t> order_;
+  std::vector<Span> spans_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+#include "operations.h"
+
+namespace tessera {
+namespace {
+
+template <class... F>
+struct Overloaded : F... { using F::operator()...; };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+}  // namespace
+
+const char* operation_name(const Operation& operation) {
+  static const char* const names[] = {"embed", "rms_norm", "linear",  "rope", "attention",  "glu",
+                                      "router", "experts",  "add",     "scale", "select_rows"};
+  static_assert(std::variant_size_v<OperationBody> == sizeof names / sizeof *names);
+  return names[operation.body.index()];
+}
+
+Handles values_read(const Operation& operation) {
+  return std::visit(Overloaded{
+                        [](const Embed&) { return Handles{}; },
+                        [](const RmsNorm& o) { return Handles{o.x}; },
+                        [](const Linear& o) { return Handles{o.x}; },
+                        [](const Rope& o) { return Handles{o.x}; },
+                        [](const Attention& o) { return Handles{o.q, o.k, o.v}; },
+                        [](const Glu& o) { return Handles{o.gate, o.up}; },
+                        [](const Router& o) { return Handles{o.logits}; },
+                        [](const Experts& o) { return Handles{o.x, o.ids, o.weights}; },
+                        [](const Add& o) { return Handles{o.a, o.b}; },
+                        [](const Scale& o) { return Handles{o.x}; },
+                        [](const SelectRows& o) { return Handles{o.x}; },
+                    },
+                    operation.body);
+}
+
+Handles values_written(const Operation& operation) {
+  return std::visit(Overloaded{
+                        [](const Linear& o) { return o.outs; },
+                        [](const Rope& o) { return Handles{o.x}; },
+                        [](const Router& o) { return Handles{o.out_ids, o.out_weights}; },
+                        [](const Scale& o) { return Handles{o.x}; },
+                        [](const auto& o) { return Handles{o.out}; },
+                    },
+                    operation.body);
+}
+
+Handles weights_used(const Operation& operation) {
+  return std::visit(Overloaded{
+                        [](const Embed& o) { return Handles{o.table}; },
+                        [](const RmsNorm& o) { return Handles{o.weight}; },
+                        [](const Linear& o) {
+                          Handles used = o.weights;
+                          for (Handle bias : o.biases)
+                            if (bias != kNone) used.push_back(bias);
+                          return used;
+                        },
+                        [](const Experts& o) { return Handles{o.gate, o.up, o.down}; },
+                        [](const auto&) { return Handles{}; },
+                    },
+                    operation.body);
+}
+
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// Finishing: which rows every value has, and which neighbouring operations become one step.
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "program.h"
+#include "steps.h"
+
+namespace tessera {
+namespace {
+
+bool contains(const Handles& handles, Handle h) { return std::find(handles.begin(), handles.end(), h) != handles.end(); }
+
+}  // namespace
+
+void Program::infer_domains() {
+  std::vector<Domain> domains(values_.size(), Domain::tokens);
+  has_token_rows_.assign(values_.size(), false);
+  for (size_t i = 0; i < operations_.size(); ++i) {
+    Operation& operation = operations_[i];
+    const auto refuse = [&](const std::string& message) {
+      throw std::invalid_argument("finish: operation " + std::to_string(i) + ", " + operation_name(operation) + ": " + message);
+    };
+    const Handles reads = values_read(operation);
+    if (!reads.empty()) operation.domain = domains[static_cast<size_t>(reads[0])];
+    for (const Handle h : reads) {
+      if (domains[static_cast<size_t>(h)] != operation.domain)
+        refuse("some inputs have a row per token and some a row per output");
+      if (operation.domain == Domain::tokens) has_token_rows_[static_cast<size_t>(h)] = true;
+    }
+    const bool by_token = std::holds_alternative<Rope>(operation.body) ||
+                          std::holds_alternative<Attention>(operation.body) ||
+                          std::holds_alternative<SelectRows>(operation.body);
+    if (by_token && operation.domain != Domain::tokens) refuse("needs a row per token");
+    if (std::holds_alternative<SelectRows>(operation.body)) operation.domain = Domain::outputs;
+    for (const Handle h : values_written(operation)) {
+      domains[static_cast<size_t>(h)] = operation.domain;
+      if (operation.domain == Domain::tokens) has_token_rows_[static_cast<size_t>(h)] = true;
+    }
+  }
+  last_domains_ = std::move(domains);
+}
+
+// Whether nothing reads what `value` holds after operation `index`.
+bool Program::is_dead_after(Handle value, int index) const {
+  for (size_t i = static_cast<size_t>(index) + 1; i < operations_.size(); ++i) {
+    if (contains(values_read(operations_[i]), value)) return false;
+    if (contains(values_written(operations_[i]), value)) return true;
+  }
+  return true;
+}
+
+// Makes a fused step that starts at operation `index`, if one can:
+//   [rms_norm] linear [glu | add]
+void Program::fuse_at(int index) {
+  const auto count = static_cast<int>(operations_.size());
+  const auto body = [&](int i) -> const OperationBody* {
+    return i < count ? &operations_[static_cast<size_t>(i)].body : nullptr;
+  };
+  FusedLinear fused{};
+  int next = index;
+  const auto* norm = std::get_if<RmsNorm>(body(index));
+  if (norm != nullptr) {
+    if (norm->group != values_[static_cast<size_t>(norm->x)].width || norm->out == norm->x) return;
+    ++next;
+  }
+  const auto* linear = next < count ? std::get_if<Linear>(body(next)) : nullptr;
+  if (linear == nullptr || (norm != nullptr && linear->x != norm->out)) return;
+  fused.linear = *linear;
+  fused.domain = operations_[static_cast<size_t>(next)].domain;
+  Handles gone;
+  if (norm != nullptr) {
+    if (contains(linear->outs, norm->x)) return;
+    fused.has_norm = true;
+    fused.norm = {norm->weight, norm->epsilon, norm->out};
+    fused.linear.x = norm->x;
+    fused.norm_kept = !is_dead_after(norm->out, next);
+    if (!fused.norm_kept) gone.push_back(norm->out);
+  }
+  const Handles& outs = linear->outs;
+  ++next;
+  const auto dies = [&](Handle h, Handle written) { return h == written || is_dead_after(h, next); };
+  if (const auto* glu = next < count ? std::get_if<Glu>(body(next)) : nullptr;
+      glu != nullptr && outs.size() == 2 && glu->gate == outs[0] && glu->up == outs[1] && dies(outs[0], glu->out) &&
+      dies(outs[1], glu->out)) {
+    fused.glu_out = glu->out;
+    fused.activation = glu->activation;
+    for (const Handle h : outs)
+      if (h != glu->out) gone.push_back(h);
+    ++next;
+  } else if (const auto* add = next < count ? std::get_if<Add>(body(next)) : nullptr;
+             add != nullptr && outs.size() == 1 && (add->a == outs[0]) != (add->b == outs[0]) &&
+             dies(outs[0], add->out)) {
+    fused.residual = add->a == outs[0] ? add->b : add->a;
+    fused.residual_out = add->out;
+    if (outs[0] != add->out) gone.push_back(outs[0]);
+    ++next;
+  }
+  // The normalised rows would be read as the residual while they are still being made.
+  if (norm != nullptr && fused.residual == norm->out && !fused.norm_kept) return;
+  if (next - index < 2) return;
+  for (const Handle h : gone) {
+    int last = 0;
+    for (int i = 0; i < count; ++i)
+      if (contains(values_written(operations_[static_cast<size_t>(i)]), h)) last = i;
+    if (last < next) values_[static_cast<size_t>(h)].fused_away = true;
+  }
+  fused_[static_cast<size_t>(index)] = {make_linear_step(*this, std::move(fused)), next};
+}
+
+void Program::finish(bool fuse) {
+  check_recording("finish");
+  infer_domains();
+  single_.clear();
+  fused_.clear();
+  used_weights_.clear();
+  for (const Operation& operation : operations_) {
+    single_.push_back({make_step(*this, operation), static_cast<int>(single_.size()) + 1});
+    used_weights_.push_back(weights_used(operation));
+  }
+  fused_.resize(operations_.size());
+  if (fuse)
+    for (int i = 0; i < static_cast<int>(operations_.size()); ++i) {
+      fuse_at(i);
+      if (fused_[static_cast<size_t>(i)].step != nullptr) i = fused_[static_cast<size_t>(i)].end - 1;
+    }
+  finished_ = true;
+}
+
+}  // namespace tessera

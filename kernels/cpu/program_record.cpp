@@ -1,0 +1,233 @@
+// Recording: every operation's handles and widths are checked when it is added.
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "program.h"
+#include "steps.h"
+
+namespace tessera {
+namespace {
+
+// Checks for one operation; every message starts with its name.
+class Checks {
+ public:
+  Checks(const char* operation, const std::vector<Value>& values, const std::vector<Weight>& weights)
+      : operation_(operation), values_(values), weights_(weights) {}
+
+  [[noreturn]] void refuse(const std::string& message) const {
+    throw std::invalid_argument(std::string(operation_) + ": " + message);
+  }
+  void require(bool condition, const std::string& message) const {
+    if (!condition) refuse(message);
+  }
+  const Value& value(const char* role, Handle handle) const {
+    require(handle >= 0 && static_cast<size_t>(handle) < values_.size(),
+            std::string(role) + " names value " + std::to_string(handle) + ", which does not exist");
+    return values_[static_cast<size_t>(handle)];
+  }
+  int width(const char* role, Handle handle) const {
+    require(!value(role, handle).is_ids, std::string(role) + " names value " + std::to_string(handle) + ", which holds ids");
+    return value(role, handle).width;
+  }
+  const Weight& weight(const char* role, Handle handle) const {
+    require(handle >= 0 && static_cast<size_t>(handle) < weights_.size(),
+            std::string(role) + " names weight " + std::to_string(handle) + ", which does not exist");
+    return weights_[static_cast<size_t>(handle)];
+  }
+  void equal(const std::string& what, int64_t found, int64_t expected) const {
+    require(found == expected, what + " is " + std::to_string(found) + ", not " + std::to_string(expected));
+  }
+  // A vector of float32: norm weights and biases.
+  void vector(const char* role, Handle handle, int size) const {
+    const Weight& w = weight(role, handle);
+    require(w.type == QuantType::F32 && w.rows == 1 && w.count == 1,
+            std::string(role) + " (weight " + std::to_string(handle) + ") must be one row of F32");
+    equal(std::string(role) + "'s size", w.cols, size);
+  }
+  void finite(const char* role, float x) const { require(std::isfinite(x), std::string(role) + " must be finite"); }
+
+ private:
+  const char* operation_;
+  const std::vector<Value>& values_;
+  const std::vector<Weight>& weights_;
+};
+
+Activation parse_activation(const Checks& check, const std::string& name) {
+  if (name == "silu") return Activation::silu;
+  if (name == "gelu") return Activation::gelu;
+  check.refuse("activation must be silu or gelu, not " + name);
+}
+
+}  // namespace
+
+void Program::check_recording(const char* operation) const {
+  check_idle(operation);
+  if (finished_) throw std::invalid_argument(std::string(operation) + ": the program is finished");
+}
+
+void Program::embed(Handle table, Handle out) {
+  check_recording("embed");
+  const Checks check("embed", values_, weights_);
+  check.equal("out's width", check.width("out", out), check.weight("table", table).cols);
+  check.equal("table's count", weight_at(table).count, 1);
+  operations_.push_back({Embed{table, out}});
+}
+
+void Program::rms_norm(Handle x, Handle weight, Handle out, float epsilon, int group) {
+  check_recording("rms_norm");
+  const Checks check("rms_norm", values_, weights_);
+  const int width = check.width("x", x), size = group > 0 ? group : width;
+  check.equal("out's width", check.width("out", out), width);
+  check.require(group >= 0 && width % size == 0, "group must divide the width " + std::to_string(width));
+  check.vector("weight", weight, size);
+  check.require(epsilon >= 0, "epsilon must not be negative");
+  check.finite("epsilon", epsilon);
+  operations_.push_back({RmsNorm{x, weight, out, epsilon, size}});
+}
+
+void Program::linear(Handle x, std::vector<Handle> weights, std::vector<Handle> biases, std::vector<Handle> outs) {
+  check_recording("linear");
+  const Checks check("linear", values_, weights_);
+  check.require(!weights.empty() && weights.size() <= 64, "takes 1..64 weights, not " + std::to_string(weights.size()));
+  check.equal("the number of outs", static_cast<int64_t>(outs.size()), static_cast<int64_t>(weights.size()));
+  if (biases.empty()) biases.assign(weights.size(), kNone);
+  check.equal("the number of biases", static_cast<int64_t>(biases.size()), static_cast<int64_t>(weights.size()));
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const Weight& w = check.weight("weights", weights[i]);
+    check.equal("weights' count", w.count, 1);
+    check.equal("weight " + std::to_string(weights[i]) + "'s cols", w.cols, check.width("x", x));
+    check.equal("value " + std::to_string(outs[i]) + "'s width", check.width("outs", outs[i]), w.rows);
+    check.require(outs[i] != x, "x cannot be one of outs");
+    for (size_t k = 0; k < i; ++k) check.require(outs[k] != outs[i], "outs must differ");
+    if (biases[i] != kNone) check.vector("biases", biases[i], w.rows);
+  }
+  operations_.push_back({Linear{x, std::move(weights), std::move(biases), std::move(outs)}});
+}
+
+void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::string& mode,
+                   std::vector<float> frequencies, float magnitude) {
+  check_recording("rope");
+  const Checks check("rope", values_, weights_);
+  check.require(mode == "norm" || mode == "neox", "mode must be norm or neox, not " + mode);
+  check.require(heads >= 1 && head_dim >= 1, "heads and head_dim must be positive");
+  check.equal("x's width", check.width("x", x), static_cast<int64_t>(heads) * head_dim);
+  check.require(rope_dim >= 2 && rope_dim % 2 == 0 && rope_dim <= head_dim,
+                "rope_dim must be even and 2.." + std::to_string(head_dim) + ", not " + std::to_string(rope_dim));
+  check.equal("the number of frequencies", static_cast<int64_t>(frequencies.size()), rope_dim / 2);
+  for (float f : frequencies) check.finite("every frequency", f);
+  check.finite("magnitude", magnitude);
+  size_t table = 0;
+  while (table < rope_tables_.size() &&
+         !(rope_tables_[table].frequencies == frequencies && rope_tables_[table].magnitude == magnitude))
+    ++table;
+  if (table == rope_tables_.size()) rope_tables_.push_back({std::move(frequencies), magnitude});
+  operations_.push_back({Rope{x, heads, head_dim, rope_dim / 2, mode == "neox", static_cast<int>(table)}});
+}
+
+void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window) {
+  check_recording("attention");
+  const Checks check("attention", values_, weights_);
+  check.require(kv >= 0 && static_cast<size_t>(kv) < kv_layers_.size(), "kv names layer " + std::to_string(kv) + ", which does not exist");
+  const KvLayer& layer = kv_at(kv);
+  check.require(heads >= 1 && heads <= (1 << 12) && heads % layer.heads == 0,
+                "heads must be a multiple of the " + std::to_string(layer.heads) + " KV heads, not " + std::to_string(heads));
+  check.equal("q's width", check.width("q", q), static_cast<int64_t>(heads) * layer.key_dim);
+  check.equal("k's width", check.width("k", k), static_cast<int64_t>(layer.heads) * layer.key_dim);
+  check.equal("v's width", check.width("v", v), static_cast<int64_t>(layer.heads) * layer.value_dim);
+  check.equal("out's width", check.width("out", out), static_cast<int64_t>(heads) * layer.value_dim);
+  check.require(out != q && out != k && out != v, "out must be a value of its own");
+  check.require(window >= 0, "window must not be negative");
+  check.finite("scale", scale);
+  const ScheduleKey key{heads / layer.heads, window};
+  size_t schedule = 0;
+  while (schedule < schedule_keys_.size() && (schedule_keys_[schedule].heads_per_kv != key.heads_per_kv ||
+                                              schedule_keys_[schedule].window != key.window))
+    ++schedule;
+  if (schedule == schedule_keys_.size()) schedule_keys_.push_back(key);
+  operations_.push_back({Attention{q, k, v, kv, out, heads, scale, window, static_cast<int>(schedule)}});
+}
+
+void Program::glu(Handle gate, Handle up, Handle out, const std::string& activation) {
+  check_recording("glu");
+  const Checks check("glu", values_, weights_);
+  const int width = check.width("gate", gate);
+  check.equal("up's width", check.width("up", up), width);
+  check.equal("out's width", check.width("out", out), width);
+  operations_.push_back({Glu{gate, up, out, parse_activation(check, activation)}});
+}
+
+void Program::router(Handle logits, Handle out_ids, Handle out_weights, int top_k, const std::string& gating,
+                     bool normalise, float scale) {
+  check_recording("router");
+  const Checks check("router", values_, weights_);
+  const int experts = check.width("logits", logits);
+  check.require(top_k >= 1 && top_k <= experts && top_k <= 256,
+                "top_k must be 1.." + std::to_string(std::min(experts, 256)) + ", not " + std::to_string(top_k));
+  check.equal("out_ids' width", check.value("out_ids", out_ids).width, top_k);
+  check.equal("out_weights' width", check.width("out_weights", out_weights), top_k);
+  check.require(out_ids != out_weights && out_ids != logits && out_weights != logits, "its three values must differ");
+  for (const Operation& other : operations_) {
+    const Handles written = values_written(other);
+    if (!values_[static_cast<size_t>(out_ids)].is_ids)
+      check.require(std::find(written.begin(), written.end(), out_ids) == written.end(),
+                    "out_ids is used as float32 elsewhere");
+  }
+  check.require(gating == "softmax" || gating == "sigmoid", "gating must be softmax or sigmoid, not " + gating);
+  check.finite("scale", scale);
+  values_[static_cast<size_t>(out_ids)].is_ids = true;
+  operations_.push_back({Router{logits, out_ids, out_weights, top_k,
+                                gating == "softmax" ? Gating::softmax : Gating::sigmoid, normalise, scale}});
+}
+
+void Program::experts(Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
+                      const std::string& activation, Handle mask) {
+  check_recording("experts");
+  const Checks check("experts", values_, weights_);
+  const Weight& g = check.weight("gate", gate);
+  const Weight& u = check.weight("up", up);
+  const Weight& d = check.weight("down", down);
+  check.equal("gate's cols", g.cols, check.width("x", x));
+  check.require(u.rows == g.rows && u.cols == g.cols && u.count == g.count, "gate and up must have the same shape");
+  check.equal("down's cols", d.cols, g.rows);
+  check.equal("down's count", d.count, g.count);
+  check.equal("out's width", check.width("out", out), d.rows);
+  check.equal("down's rows", d.rows, g.cols);
+  check.equal("weights' width", check.width("weights", weights), check.value("ids", ids).width);
+  check.require(value_at(ids).is_ids, "ids must be a value of ids");
+  check.require(out != x && out != weights, "out must be a value of its own");
+  if (mask != kNone) {
+    check.require(mask >= 0 && static_cast<size_t>(mask) < masks_.size(),
+                  "mask names expert_mask " + std::to_string(mask) + ", which does not exist");
+    check.equal("mask's size", static_cast<int64_t>(mask_at(mask).present.size()), g.count);
+  }
+  operations_.push_back({Experts{x, ids, weights, gate, up, down, out, parse_activation(check, activation), mask}});
+}
+
+void Program::add(Handle a, Handle b, Handle out) {
+  check_recording("add");
+  const Checks check("add", values_, weights_);
+  const int width = check.width("a", a);
+  check.equal("b's width", check.width("b", b), width);
+  check.equal("out's width", check.width("out", out), width);
+  operations_.push_back({Add{a, b, out}});
+}
+
+void Program::scale(Handle x, float factor) {
+  check_recording("scale");
+  const Checks check("scale", values_, weights_);
+  check.width("x", x);
+  check.finite("factor", factor);
+  operations_.push_back({Scale{x, factor}});
+}
+
+void Program::select_rows(Handle x, Handle out) {
+  check_recording("select_rows");
+  const Checks check("select_rows", values_, weights_);
+  check.equal("out's width", check.width("out", out), check.width("x", x));
+  check.require(out != x, "out must be a value of its own");
+  operations_.push_back({SelectRows{x, out}});
+}
+
+}  // namespace tessera

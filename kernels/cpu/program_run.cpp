@@ -1,0 +1,171 @@
+// Running: check what the batch and the bound memory must satisfy, make room, then let all threads walk the steps.
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "program.h"
+#include "steps.h"
+
+namespace tessera {
+namespace {
+
+struct Region {
+  const Run& run;
+  ThreadPool& pool;
+  const std::vector<const Step*>& steps;
+  const std::vector<Arena>& scratch;
+  const std::vector<float*>& rope_rows;  // empty: nothing rotates
+};
+
+// Cosines and sines of every token's angles, once per run for all layers and heads.
+void fill_rope_rows(const Region& region, Worker& worker) {
+  const Batch& batch = region.run.batch;
+  worker.share(batch.size(), [&](int t) {
+    const double position = batch.positions()[static_cast<size_t>(t)];
+    for (size_t k = 0; k < region.rope_rows.size(); ++k) {
+      const RopeTable& table = region.run.program.rope_tables()[k];
+      const size_t pairs = table.frequencies.size();
+      float* const cosines = region.rope_rows[k] + static_cast<size_t>(t) * 2 * pairs;
+      for (size_t i = 0; i < pairs; ++i) {
+        const double angle = position * table.frequencies[i];
+        cosines[i] = static_cast<float>(std::cos(angle)) * table.magnitude;
+        cosines[pairs + i] = static_cast<float>(std::sin(angle)) * table.magnitude;
+      }
+    }
+  });
+  worker.barrier();
+}
+
+void walk(void* context, int thread) noexcept {
+  const Region& region = *static_cast<const Region*>(context);
+  Worker worker(region.pool, thread, region.scratch[static_cast<size_t>(thread)].data());
+  if (!region.rope_rows.empty()) fill_rope_rows(region, worker);
+  for (size_t i = 0; i < region.steps.size(); ++i) {
+    if (i > 0) worker.barrier();
+    region.steps[i]->run(region.run, worker);
+  }
+}
+
+}  // namespace
+
+Program::Claim::Claim(Program& program) : program_(program) {
+  if (program.running_.exchange(true, std::memory_order_acquire))
+    throw std::runtime_error("run: the program is running in another thread");
+}
+
+void Program::check_bound(int begin, int end, const Batch& batch) const {
+  std::vector<std::pair<int, int>> pools;  // block_tokens and blocks, checked once each
+  for (int i = begin; i < end; ++i) {
+    const auto refuse = [&](const std::string& message) {
+      throw std::invalid_argument("run: operation " + std::to_string(i) + ", " +
+                                  operation_name(operations_[static_cast<size_t>(i)]) + ": " + message);
+    };
+    for (const Handle h : used_weights_[static_cast<size_t>(i)])
+      if (weight_at(h).data == nullptr) refuse("weight " + std::to_string(h) + " is not bound");
+    const OperationBody& body = operations_[static_cast<size_t>(i)].body;
+    if (const auto* embed = std::get_if<Embed>(&body); embed != nullptr && batch.largest_token() >= weight_at(embed->table).rows)
+      refuse("token " + std::to_string(batch.largest_token()) + " is outside the table's " +
+             std::to_string(weight_at(embed->table).rows) + " rows");
+    if (const auto* attention = std::get_if<Attention>(&body)) {
+      const KvLayer& kv = kv_at(attention->kv);
+      if (kv.blocks == 0) refuse("kv_layer " + std::to_string(attention->kv) + " is not bound");
+      const std::pair pool{kv.block_tokens, kv.blocks};
+      if (std::find(pools.begin(), pools.end(), pool) != pools.end()) continue;
+      batch.check_cache(kv.block_tokens, kv.blocks);
+      pools.push_back(pool);
+    }
+  }
+}
+
+void Program::reserve_rows(int tokens, int outputs) {
+  if (arena_ != nullptr && tokens <= token_capacity_ && outputs <= output_capacity_) return;
+  const int token_rows = std::max(tokens, token_capacity_), output_rows = std::max(outputs, output_capacity_);
+  const auto floats = [&](size_t v) {
+    const int rows = std::max(1, has_token_rows_[v] ? std::max(token_rows, output_rows) : output_rows);
+    return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(values_[v].width)) / sizeof(float);
+  };
+  size_t total = 0;
+  for (size_t v = 0; v < values_.size(); ++v) total += floats(v);
+  auto arena = std::make_shared<Arena>(sizeof(float) * total);
+  float* at = reinterpret_cast<float*>(arena->data());
+  value_rows_.assign(values_.size(), nullptr);
+  for (size_t v = 0; v < values_.size(); ++v) value_rows_[v] = std::exchange(at, at + floats(v));
+  arena_ = std::move(arena);
+  token_capacity_ = token_rows;
+  output_capacity_ = output_rows;
+}
+
+std::vector<const Step*> Program::select_steps(int begin, int end) const {
+  std::vector<const Step*> steps;
+  steps.reserve(static_cast<size_t>(end - begin));
+  for (int i = begin; i < end;) {
+    const Planned& fused = fused_[static_cast<size_t>(i)];
+    const Planned& planned = fused.step != nullptr && fused.end <= end ? fused : single_[static_cast<size_t>(i)];
+    steps.push_back(planned.step.get());
+    i = planned.end;
+  }
+  return steps;
+}
+
+void Program::run(ThreadPool& pool, const Batch& batch, int begin, int end) {
+  if (!finished_) throw std::invalid_argument("run: finish() comes first");
+  if (end < 0) end = operation_count();
+  if (begin < 0 || begin > end || end > operation_count())
+    throw std::invalid_argument("run: operations " + std::to_string(begin) + ".." + std::to_string(end) +
+                                " are outside 0.." + std::to_string(operation_count()));
+  check_bound(begin, end, batch);
+  execute(pool, batch, begin, end);
+}
+
+void Program::execute(ThreadPool& pool, const Batch& batch, int begin, int end) {
+  const int tokens = batch.size(), outputs = static_cast<int>(batch.outputs().size());
+  reserve_rows(tokens, outputs);
+
+  bool rotates = false;
+  size_t part_counts = 0;
+  schedules_.clear();
+  for (const ScheduleKey& key : schedule_keys_)
+    schedules_.push_back(schedule_attention(batch, key.heads_per_kv, key.window));
+  for (int i = begin; i < end; ++i) {
+    const OperationBody& body = operations_[static_cast<size_t>(i)].body;
+    rotates |= std::holds_alternative<Rope>(body);
+    if (const auto* attention = std::get_if<Attention>(&body))
+      part_counts = std::max(part_counts, schedules_[static_cast<size_t>(attention->schedule)].groups.size() *
+                                              static_cast<size_t>(kv_at(attention->kv).heads));
+  }
+  if (part_counts > part_count_capacity_) {
+    part_counts_ = std::make_unique<std::atomic<int>[]>(part_counts);
+    part_count_capacity_ = part_counts;
+  }
+
+  const RunShape shape{tokens, outputs, pool.threads(), schedules_.data()};
+  const std::vector<const Step*> steps = select_steps(begin, end);
+  Needs most;
+  for (const Step* step : steps) {
+    const Needs needs = step->needs(*this, shape);
+    most = {std::max(most.shared, needs.shared), std::max(most.thread, needs.thread)};
+  }
+  size_t rope_bytes = 0;
+  if (rotates)
+    for (const RopeTable& table : rope_tables_)
+      rope_bytes += aligned_size(sizeof(float) * 2 * table.frequencies.size() * static_cast<size_t>(tokens));
+  shared_scratch_.reserve(rope_bytes + most.shared);
+  if (thread_scratch_.size() < static_cast<size_t>(pool.threads()))
+    thread_scratch_.resize(static_cast<size_t>(pool.threads()));
+  for (int t = 0; t < pool.threads(); ++t) thread_scratch_[static_cast<size_t>(t)].reserve(most.thread);
+
+  std::vector<float*> rope_rows;
+  uint8_t* at = shared_scratch_.data();
+  if (rotates)
+    for (const RopeTable& table : rope_tables_)
+      rope_rows.push_back(reinterpret_cast<float*>(std::exchange(
+          at, at + aligned_size(sizeof(float) * 2 * table.frequencies.size() * static_cast<size_t>(tokens)))));
+  const Run run{*this, batch, shape, value_rows_.data(), at, rope_rows.data(), part_counts_.get()};
+  Region region{run, pool, steps, thread_scratch_, rope_rows};
+  pool.run(walk, &region);
+  last_tokens_ = tokens;
+  last_outputs_ = outputs;
+}
+
+}  // namespace tessera

@@ -1,0 +1,181 @@
+// Attention: the batch's keys and values go into the paged cache, then every (item, KV head) attends. Where an item's
+// keys are split into parts, whoever finishes a group's last part combines them, always in the same order.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "steps.h"
+
+namespace tessera {
+namespace {
+
+// What one attend call yields for `rows` query rows.
+struct Partial {
+  float* out;    // [rows, value_dim]
+  float* peaks;  // [rows]
+  float* sums;   // [rows]
+
+  static size_t bytes(int rows, int value_dim) {
+    return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(value_dim)) +
+           2 * aligned_size(sizeof(float) * static_cast<size_t>(rows));
+  }
+  static Partial at(uint8_t* memory, int rows, int value_dim) {
+    const size_t out_bytes = aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(value_dim));
+    const size_t row_bytes = aligned_size(sizeof(float) * static_cast<size_t>(rows));
+    return {reinterpret_cast<float*>(memory), reinterpret_cast<float*>(memory + out_bytes),
+            reinterpret_cast<float*>(memory + out_bytes + row_bytes)};
+  }
+};
+
+class AttentionStep final : public Step {
+ public:
+  AttentionStep(const Program& program, const Attention& o)
+      : o_(o), kv_heads_(program.kv_at(o.kv).heads), heads_per_kv_(o.heads / kv_heads_),
+        key_dim_(program.kv_at(o.kv).key_dim), value_dim_(program.kv_at(o.kv).value_dim) {}
+
+  Needs needs(const Program& program, const RunShape& shape) const override {
+    const AttentionSchedule& schedule = shape.schedules[o_.schedule];
+    const auto rows = static_cast<size_t>(schedule.most_rows);
+    const size_t shared = static_cast<size_t>(schedule.parts) * static_cast<size_t>(kv_heads_) *
+                          Partial::bytes(schedule.most_part_rows, value_dim_);
+    const size_t row_lists = aligned_size(sizeof(const float*) * rows) + 2 * aligned_size(sizeof(int32_t) * rows);
+    return {shared,
+            row_lists + Partial::bytes(schedule.most_rows, value_dim_) +
+                program.kernels().attention.scratch_bytes(schedule.most_rows, key_dim_, value_dim_)};
+  }
+
+  void run(const Run& run, Worker& worker) const noexcept override {
+    const int tokens = run.shape.tokens;
+    const int size = std::max(1, tokens / (run.shape.threads * 4));
+    worker.share((tokens + size - 1) / size, [&](int i) {
+      for (int t = i * size; t < std::min(tokens, (i + 1) * size); ++t) store(run, t);
+    });
+    worker.barrier();
+    const AttentionSchedule& schedule = run.shape.schedules[o_.schedule];
+    worker.share(static_cast<int>(schedule.items.size()) * kv_heads_, [&](int i) {
+      attend(run, worker, schedule, schedule.by_cost[static_cast<size_t>(i / kv_heads_)], i % kv_heads_);
+    });
+  }
+
+ private:
+  void store(const Run& run, int token) const {
+    const KvLayer& kv = run.program.kv_at(o_.kv);
+    const auto t = static_cast<size_t>(token);
+    const int position = run.batch.positions()[t];
+    const auto block = static_cast<size_t>(run.batch.block_table(run.batch.sequences()[t])[position / kv.block_tokens]);
+    const auto slot = static_cast<size_t>(position % kv.block_tokens);
+    const auto store = run.program.kernels().attention.store[static_cast<int>(kv.type)];
+    for (int h = 0; h < kv_heads_; ++h) {
+      const size_t row = (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(h)) *
+                             static_cast<size_t>(kv.block_tokens) + slot;
+      store(run.row(o_.k, token) + static_cast<ptrdiff_t>(h) * key_dim_, kv.keys + row * kv.key_row_bytes, key_dim_);
+      store(run.row(o_.v, token) + static_cast<ptrdiff_t>(h) * value_dim_, kv.values + row * kv.value_row_bytes,
+            value_dim_);
+    }
+  }
+
+  void attend(const Run& run, Worker& worker, const AttentionSchedule& schedule, int index, int kv_head) const {
+    const AttentionItem& item = schedule.items[static_cast<size_t>(index)];
+    const AttentionGroup& group = schedule.groups[static_cast<size_t>(item.group)];
+    uint8_t* scratch = worker.scratch();
+    const auto take = [&scratch](size_t bytes) { return std::exchange(scratch, scratch + aligned_size(bytes)); };
+    const auto most = static_cast<size_t>(schedule.most_rows);
+    auto** const queries = reinterpret_cast<const float**>(take(sizeof(const float*) * most));
+    auto* const first = reinterpret_cast<int32_t*>(take(sizeof(int32_t) * most));
+    auto* const last = reinterpret_cast<int32_t*>(take(sizeof(int32_t) * most));
+    list_rows(run, item, kv_head, queries, first, last);
+
+    const Partial partial = group.parts > 1
+                                ? part_memory(run, schedule, group, kv_head, item.part)
+                                : Partial::at(take(Partial::bytes(group.rows, value_dim_)), group.rows, value_dim_);
+    const KvLayer& kv = run.program.kv_at(o_.kv);
+    const auto head = static_cast<size_t>(kv_head) * static_cast<size_t>(kv.block_tokens);
+    AttentionTask task{};
+    task.type = kv.type;
+    task.keys = kv.keys + head * kv.key_row_bytes;
+    task.values = kv.values + head * kv.value_row_bytes;
+    task.key_block_bytes = kv.block_bytes(kv.key_row_bytes);
+    task.value_block_bytes = kv.block_bytes(kv.value_row_bytes);
+    task.key_row_bytes = kv.key_row_bytes;
+    task.value_row_bytes = kv.value_row_bytes;
+    task.blocks = run.batch.block_table(item.sequence);
+    task.block_tokens = kv.block_tokens;
+    task.key_dim = key_dim_;
+    task.value_dim = value_dim_;
+    task.begin = item.begin;
+    task.end = item.end;
+    task.rows = group.rows;
+    task.queries = queries;
+    task.first = first;
+    task.last = last;
+    task.scale = o_.scale;
+    task.out = partial.out;
+    task.peaks = partial.peaks;
+    task.sums = partial.sums;
+    task.scratch = scratch;
+    run.program.kernels().attention.attend(task);
+
+    if (group.parts > 1) {
+      std::atomic<int>& done = run.part_counts[item.group * kv_heads_ + kv_head];
+      if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < group.parts) return;
+      done.store(0, std::memory_order_relaxed);
+    }
+    combine(run, schedule, item, group, kv_head, partial);
+  }
+
+  // Row r is token r / heads_per_kv of the item, query head r % heads_per_kv of the KV head.
+  void list_rows(const Run& run, const AttentionItem& item, int kv_head, const float** queries, int32_t* first,
+                 int32_t* last) const {
+    for (int i = 0; i < item.count; ++i) {
+      const int token = run.batch.order()[static_cast<size_t>(item.first + i)];
+      const int position = run.batch.positions()[static_cast<size_t>(token)];
+      for (int h = 0; h < heads_per_kv_; ++h) {
+        const int r = i * heads_per_kv_ + h;
+        queries[r] = run.row(o_.q, token) + static_cast<ptrdiff_t>(kv_head * heads_per_kv_ + h) * key_dim_;
+        first[r] = o_.window > 0 ? std::max(0, position - o_.window + 1) : 0;
+        last[r] = position;
+      }
+    }
+  }
+
+  Partial part_memory(const Run& run, const AttentionSchedule& schedule, const AttentionGroup& group, int kv_head,
+                      int part) const {
+    const size_t index = static_cast<size_t>(group.first_part + part) * static_cast<size_t>(kv_heads_) +
+                         static_cast<size_t>(kv_head);
+    return Partial::at(run.shared + index * Partial::bytes(schedule.most_part_rows, value_dim_), group.rows, value_dim_);
+  }
+
+  // Writes the weighted mean of the values that the group's parts have seen.
+  void combine(const Run& run, const AttentionSchedule& schedule, const AttentionItem& item,
+               const AttentionGroup& group, int kv_head, const Partial& only) const {
+    const auto part = [&](int p) { return group.parts > 1 ? part_memory(run, schedule, group, kv_head, p) : only; };
+    const VectorKernels& vector = run.program.kernels().vector;
+    for (int r = 0; r < group.rows; ++r) {
+      const int token = run.batch.order()[static_cast<size_t>(item.first + r / heads_per_kv_)];
+      float* const out =
+          run.row(o_.out, token) + static_cast<ptrdiff_t>(kv_head * heads_per_kv_ + r % heads_per_kv_) * value_dim_;
+      float peak = -std::numeric_limits<float>::infinity(), sum = 0;
+      for (int p = 0; p < group.parts; ++p) peak = std::max(peak, part(p).peaks[r]);
+      std::memset(out, 0, sizeof(float) * static_cast<size_t>(value_dim_));
+      for (int p = 0; p < group.parts; ++p) {
+        const Partial from = part(p);
+        const float weight = std::exp(from.peaks[r] - peak);
+        sum += weight * from.sums[r];
+        vector.add_scaled(from.out + static_cast<ptrdiff_t>(r) * value_dim_, weight, out, value_dim_);
+      }
+      vector.scale(out, sum != 0 ? 1.0f / sum : 0.0f, value_dim_);
+    }
+  }
+
+  Attention o_;
+  int kv_heads_, heads_per_kv_, key_dim_, value_dim_;
+};
+
+}  // namespace
+
+StepPointer make_attention_step(const Program& program, const Attention& operation) {
+  return std::make_unique<AttentionStep>(program, operation);
+}
+
+}  // namespace tessera

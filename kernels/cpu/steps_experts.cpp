@@ -1,0 +1,272 @@
+// Router and experts. The (token, expert) pairs of a batch are sorted by expert, so that every expert sees its tokens as
+// one small batch: gate, up and the activation between them first, then down, whose rows are shared out so that each
+// sum over a token's experts is made by one thread, in the order of expert numbers.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "packing.h"
+#include "steps.h"
+
+namespace tessera {
+namespace {
+
+// --- router ---------------------------------------------------------------------------------------------------------
+
+// Logits as finite numbers: NaN counts as the lowest, so that choices and weights are always defined.
+float finite(float x) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  return x >= -kMost ? std::min(x, kMost) : -kMost;
+}
+
+class RouterStep final : public Step {
+ public:
+  RouterStep(const Router& o, Domain domain) : o_(o), domain_(domain) {}
+
+  void run(const Run& run, Worker& worker) const noexcept override {
+    const int rows = run.shape.rows(domain_);
+    const int size = std::max(1, rows / (run.shape.threads * 4));
+    worker.share((rows + size - 1) / size, [&](int i) {
+      for (int r = i * size; r < std::min(rows, (i + 1) * size); ++r) route(run, r);
+    });
+  }
+
+ private:
+  void route(const Run& run, int r) const {
+    const float* const logits = run.row(o_.logits, r);
+    auto* const ids = reinterpret_cast<int32_t*>(run.row(o_.out_ids, r));
+    float* const weights = run.row(o_.out_weights, r);
+    const int experts = run.program.value_at(o_.logits).width;
+    // Insertion into a sorted list of top_k; an equal logit of a later expert does not displace an earlier one.
+    int found = 0;
+    for (int e = 0; e < experts; ++e) {
+      const float logit = finite(logits[e]);
+      if (found == o_.top_k && logit <= finite(logits[ids[found - 1]])) continue;
+      int at = found < o_.top_k ? found++ : found - 1;
+      for (; at > 0 && finite(logits[ids[at - 1]]) < logit; --at) ids[at] = ids[at - 1];
+      ids[at] = e;
+    }
+    const float peak = finite(logits[ids[0]]);
+    float total = 1;
+    if (o_.gating == Gating::softmax) {
+      total = 0;
+      for (int e = 0; e < experts; ++e) total += std::exp(finite(logits[e]) - peak);
+    }
+    float chosen = 0;
+    for (int k = 0; k < o_.top_k; ++k) {
+      const float logit = finite(logits[ids[k]]);
+      weights[k] = o_.gating == Gating::softmax ? std::exp(logit - peak) / total : 1.0f / (1.0f + std::exp(-logit));
+      chosen += weights[k];
+    }
+    const float factor = o_.normalise && chosen > 0 ? o_.scale / chosen : o_.scale;
+    for (int k = 0; k < o_.top_k; ++k) weights[k] *= factor;
+  }
+
+  Router o_;
+  Domain domain_;
+};
+
+// --- experts --------------------------------------------------------------------------------------------------------
+
+// The (token, expert) pairs of a batch sorted by expert; pair = token * top_k + k. Pairs of absent experts are left out.
+struct Grouping {
+  int32_t* starts;  // [experts + 1]: pairs of expert e are sorted[starts[e] … starts[e + 1])
+  int32_t* sorted;  // [pairs]; within an expert by token
+  int32_t* tokens;  // [pairs]: the token of each sorted pair
+  int32_t* active;  // experts that have pairs, the fullest first
+  size_t* inputs;   // [experts]: offset of an expert's packed input in bytes
+  size_t* hiddens;  // [experts]: offset of its packed hidden activations
+  int active_count;
+
+  int count(int expert) const { return starts[expert + 1] - starts[expert]; }
+};
+
+class ExpertsStep final : public Step {
+ public:
+  ExpertsStep(const Program& program, const Experts& o, Domain domain)
+      : o_(o), domain_(domain),
+        experts_(program.weight_at(o.gate).count), top_k_(program.value_at(o.ids).width),
+        width_(program.weight_at(o.gate).cols), hidden_(program.weight_at(o.gate).rows),
+        input_(program.kernels().matmul, width_), hidden_packing_(program.kernels().matmul, hidden_) {
+    for (const Handle w : {o.gate, o.up, o.down}) {
+      const Weight& weight = program.weight_at(w);
+      const MatmulKernels& kernels = program.kernels().matmul.types[static_cast<int>(weight.type)];
+      (w == o.down ? hidden_packing_ : input_).require(kernels.format);
+      int& step = w == o.down ? down_step_ : gate_step_;
+      step = std::max(step, kernels.row_step);
+      multiply_scratch_ = std::max(multiply_scratch_, aligned_size(kernels.scratch_bytes(weight.cols)));
+    }
+  }
+
+  Needs needs(const Program&, const RunShape& shape) const override {
+    const int tokens = shape.rows(domain_), pairs = tokens * top_k_;
+    return {packed_bound(input_, tokens) + packed_bound(hidden_packing_, tokens) + floats(pairs, hidden_),
+            multiply_scratch_ + grouping_bytes(pairs) + 2 * floats(tokens, std::max(chunk(shape), down_chunk(shape)))};
+  }
+
+  void run(const Run& run, Worker& worker) const noexcept override {
+    const int tokens = run.shape.rows(domain_);
+    if (tokens == 0) return;
+    // Every thread sorts for itself: it takes less time than waiting would.
+    const Grouping groups = group(run, worker.scratch() + multiply_scratch_, tokens);
+    uint8_t* const inputs = run.shared;
+    uint8_t* const hiddens = inputs + packed_bound(input_, tokens);
+    float* const hidden = reinterpret_cast<float*>(hiddens + packed_bound(hidden_packing_, tokens));
+    float* const product =
+        reinterpret_cast<float*>(worker.scratch() + multiply_scratch_ + grouping_bytes(tokens * top_k_));
+
+    worker.share(groups.active_count, [&](int i) {
+      const int e = groups.active[i];
+      input_.pack(run.value(o_.x), width_, groups.tokens + groups.starts[e], groups.count(e), 0, groups.count(e),
+                  inputs + groups.inputs[e]);
+    });
+    worker.barrier();
+    const int rows = chunk(run.shape), chunks = (hidden_ + rows - 1) / rows;
+    worker.share(groups.active_count * chunks, [&](int i) {
+      const int first = i % chunks * rows;
+      gate_and_up(run, worker, groups, groups.active[i / chunks], {first, std::min(rows, hidden_ - first)}, inputs,
+                  hidden, product);
+    });
+    worker.barrier();
+    worker.share(groups.active_count, [&](int i) {
+      const int e = groups.active[i];
+      hidden_packing_.pack(hidden + static_cast<ptrdiff_t>(groups.starts[e]) * hidden_, hidden_, nullptr,
+                           groups.count(e), 0, groups.count(e), hiddens + groups.hiddens[e]);
+    });
+    worker.barrier();
+    const int out_rows = down_chunk(run.shape), out_chunks = (width_ + out_rows - 1) / out_rows;
+    worker.share(out_chunks, [&](int i) {
+      down(run, worker, groups, {i * out_rows, std::min(out_rows, width_ - i * out_rows)}, hiddens, product);
+    });
+  }
+
+ private:
+  static size_t floats(int rows, int cols) {
+    return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(cols));
+  }
+
+  // Experts' inputs are packed one by one, each rounded up to a whole tile.
+  size_t packed_bound(const Packing& packing, int tokens) const {
+    const int pairs = tokens * top_k_, most_active = std::min(experts_, pairs);
+    return packing.bytes(pairs) + static_cast<size_t>(most_active) * (packing.bytes(packing.tile()) + 64);
+  }
+
+  int chunk(const RunShape& shape) const { return chunk_of(hidden_, gate_step_, shape); }
+  int down_chunk(const RunShape& shape) const { return chunk_of(width_, down_step_, shape); }
+  static int chunk_of(int rows, int step, const RunShape& shape) {
+    const int wanted = std::max(1, rows / (shape.threads * 4));
+    return std::min((wanted + step - 1) / step * step, 256 / step * step + (step > 256 ? step : 0));
+  }
+
+  size_t grouping_bytes(int pairs) const {
+    return aligned_size(sizeof(int32_t) * static_cast<size_t>(2 * experts_ + 1 + 2 * pairs)) +
+           aligned_size(2 * sizeof(size_t) * static_cast<size_t>(experts_));
+  }
+
+  Grouping group(const Run& run, uint8_t* memory, int tokens) const {
+    const int pairs = tokens * top_k_;
+    Grouping g{};
+    g.inputs = reinterpret_cast<size_t*>(memory);
+    g.hiddens = g.inputs + experts_;
+    g.starts = reinterpret_cast<int32_t*>(memory + aligned_size(2 * sizeof(size_t) * static_cast<size_t>(experts_)));
+    g.active = g.starts + experts_ + 1;
+    g.sorted = g.active + experts_;
+    g.tokens = g.sorted + pairs;
+
+    const auto* const ids = reinterpret_cast<const int32_t*>(run.value(o_.ids));
+    const std::vector<uint8_t>* const present = o_.mask != kNone ? &run.program.mask_at(o_.mask).present : nullptr;
+    const auto is_ours = [&](int pair) {
+      const int32_t id = ids[pair];
+      for (int p = pair / top_k_ * top_k_; p < pair; ++p)
+        if (ids[p] == id) return false;  // a token's experts differ, so that an expert has one row per token at most
+      return id >= 0 && id < experts_ && (present == nullptr || (*present)[static_cast<size_t>(id)] != 0);
+    };
+    std::fill_n(g.starts, experts_ + 1, 0);
+    for (int p = 0; p < pairs; ++p)
+      if (is_ours(p)) ++g.starts[ids[p] + 1];
+    size_t input = 0, hidden = 0;
+    for (int e = 0; e < experts_; ++e) {
+      const int n = g.starts[e + 1];
+      g.starts[e + 1] += g.starts[e];
+      g.inputs[e] = input;
+      g.hiddens[e] = hidden;
+      if (n == 0) continue;
+      g.active[g.active_count++] = e;
+      input += input_.bytes(n);
+      hidden += hidden_packing_.bytes(n);
+    }
+    for (int p = 0; p < pairs; ++p) {  // starts[e] runs up to the end of e and is shifted back below
+      if (!is_ours(p)) continue;
+      const int at = g.starts[ids[p]]++;
+      g.sorted[at] = p;
+      g.tokens[at] = p / top_k_;
+    }
+    for (int e = experts_; e > 0; --e) g.starts[e] = g.starts[e - 1];
+    g.starts[0] = 0;
+    std::sort(g.active, g.active + g.active_count, [&g](int32_t a, int32_t b) {
+      return std::pair(-g.count(a), a) < std::pair(-g.count(b), b);
+    });
+    return g;
+  }
+
+  void gate_and_up(const Run& run, Worker& worker, const Grouping& groups, int expert, RowRange range,
+                   const uint8_t* inputs, float* hidden, float* product) const {
+    const Kernels& kernels = run.program.kernels();
+    const int n = groups.count(expert);
+    float* const up = product + floats(n, range.count) / sizeof(float);
+    for (const bool is_gate : {true, false}) {
+      const Weight& weight = run.program.weight_at(is_gate ? o_.gate : o_.up);
+      const ActivationFormat format = kernels.matmul.types[static_cast<int>(weight.type)].format;
+      multiply_rows(kernels, weight, expert, range, input_.find(inputs + groups.inputs[expert], format, n), n,
+                    is_gate ? product : up, range.count, worker.scratch());
+    }
+    for (int i = 0; i < n; ++i) {
+      const ptrdiff_t at = static_cast<ptrdiff_t>(i) * range.count;
+      kernels.vector.glu(product + at, up + at,
+                         hidden + static_cast<ptrdiff_t>(groups.starts[expert] + i) * hidden_ + range.first, range.count,
+                         o_.activation);
+    }
+  }
+
+  // Rows `range` of the output of every token: the weighted sum over its experts, by rising expert.
+  void down(const Run& run, Worker& worker, const Grouping& groups, RowRange range, const uint8_t* hiddens,
+            float* product) const {
+    const Kernels& kernels = run.program.kernels();
+    const Weight& weight = run.program.weight_at(o_.down);
+    const ActivationFormat format = kernels.matmul.types[static_cast<int>(weight.type)].format;
+    const float* const factors = run.value(o_.weights);
+    for (int r = 0; r < run.shape.rows(domain_); ++r)
+      std::memset(run.row(o_.out, r) + range.first, 0, sizeof(float) * static_cast<size_t>(range.count));
+    for (int e = 0; e < experts_; ++e) {
+      const int n = groups.count(e);
+      if (n == 0) continue;
+      multiply_rows(kernels, weight, e, range, hidden_packing_.find(hiddens + groups.hiddens[e], format, n), n, product,
+                    range.count, worker.scratch());
+      for (int i = 0; i < n; ++i) {
+        const int pair = groups.sorted[groups.starts[e] + i];
+        kernels.vector.add_scaled(product + static_cast<ptrdiff_t>(i) * range.count, factors[pair],
+                                  run.row(o_.out, pair / top_k_) + range.first, range.count);
+      }
+    }
+  }
+
+  Experts o_;
+  Domain domain_;
+  int experts_, top_k_, width_, hidden_;
+  Packing input_, hidden_packing_;
+  int gate_step_ = 1, down_step_ = 1;
+  size_t multiply_scratch_ = 0;
+};
+
+}  // namespace
+
+StepPointer make_router_step(const Router& operation, Domain domain) {
+  return std::make_unique<RouterStep>(operation, domain);
+}
+
+StepPointer make_experts_step(const Program& program, const Experts& operation, Domain domain) {
+  return std::make_unique<ExpertsStep>(program, operation, domain);
+}
+
+}  // namespace tessera

@@ -1,0 +1,141 @@
+// Steps that treat every row by itself: embed, rms_norm, rope, glu, add, scale, select_rows.
+#include <cstring>
+
+#include "steps.h"
+
+namespace tessera {
+namespace {
+
+// Base of the row-wise steps: shares the rows out and calls `row` for each.
+class RowStep : public Step {
+ public:
+  explicit RowStep(Domain domain) : domain_(domain) {}
+  void run(const Run& run, Worker& worker) const noexcept override {
+    const int rows = run.shape.rows(domain_);
+    const int size = std::max(1, rows / (run.shape.threads * 4));
+    worker.share((rows + size - 1) / size, [&](int i) {
+      for (int r = i * size; r < std::min(rows, (i + 1) * size); ++r) row(run, r);
+    });
+  }
+
+ protected:
+  virtual void row(const Run& run, int r) const = 0;
+
+ private:
+  Domain domain_;
+};
+
+class EmbedStep final : public RowStep {
+ public:
+  EmbedStep(const Embed& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    const Weight& table = run.program.weight_at(o_.table);
+    const auto token = static_cast<size_t>(run.batch.tokens()[static_cast<size_t>(r)]);
+    run.program.kernels().matmul.types[static_cast<int>(table.type)].dequantize(table.data + token * table.row_bytes,
+                                                                                run.row(o_.out, r), table.cols);
+  }
+  Embed o_;
+};
+
+class NormStep final : public RowStep {
+ public:
+  NormStep(const RmsNorm& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    const auto* weight = reinterpret_cast<const float*>(run.program.weight_at(o_.weight).data);
+    const float* const x = run.row(o_.x, r);
+    float* const out = run.row(o_.out, r);
+    for (int i = 0; i < run.program.value_at(o_.x).width; i += o_.group)
+      run.program.kernels().vector.rms_norm(x + i, weight, out + i, o_.group, o_.epsilon);
+  }
+  RmsNorm o_;
+};
+
+class RopeStep final : public RowStep {
+ public:
+  RopeStep(const Rope& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    const float* const cosines = run.rope_rows[o_.table] + static_cast<ptrdiff_t>(r) * 2 * o_.pairs;
+    float* const x = run.row(o_.x, r);
+    for (int h = 0; h < o_.heads; ++h)
+      run.program.kernels().vector.rope(x + static_cast<ptrdiff_t>(h) * o_.head_dim, cosines, cosines + o_.pairs,
+                                        o_.pairs, o_.halves);
+  }
+  Rope o_;
+};
+
+class GluStep final : public RowStep {
+ public:
+  GluStep(const Glu& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    run.program.kernels().vector.glu(run.row(o_.gate, r), run.row(o_.up, r), run.row(o_.out, r),
+                                     run.program.value_at(o_.out).width, o_.activation);
+  }
+  Glu o_;
+};
+
+class AddStep final : public RowStep {
+ public:
+  AddStep(const Add& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    run.program.kernels().vector.add(run.row(o_.a, r), run.row(o_.b, r), run.row(o_.out, r),
+                                     run.program.value_at(o_.out).width);
+  }
+  Add o_;
+};
+
+class ScaleStep final : public RowStep {
+ public:
+  ScaleStep(const Scale& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    run.program.kernels().vector.scale(run.row(o_.x, r), o_.factor, run.program.value_at(o_.x).width);
+  }
+  Scale o_;
+};
+
+class SelectStep final : public RowStep {
+ public:
+  explicit SelectStep(const SelectRows& o) : RowStep(Domain::outputs), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    std::memcpy(run.row(o_.out, r), run.row(o_.x, run.batch.outputs()[static_cast<size_t>(r)]),
+                sizeof(float) * static_cast<size_t>(run.program.value_at(o_.x).width));
+  }
+  SelectRows o_;
+};
+
+}  // namespace
+
+StepPointer make_step(const Program& program, const Operation& operation) {
+  const Domain domain = operation.domain;
+  if (const auto* o = std::get_if<Embed>(&operation.body)) return std::make_unique<EmbedStep>(*o, domain);
+  if (const auto* o = std::get_if<RmsNorm>(&operation.body)) return std::make_unique<NormStep>(*o, domain);
+  if (const auto* o = std::get_if<Rope>(&operation.body)) return std::make_unique<RopeStep>(*o, domain);
+  if (const auto* o = std::get_if<Glu>(&operation.body)) return std::make_unique<GluStep>(*o, domain);
+  if (const auto* o = std::get_if<Add>(&operation.body)) return std::make_unique<AddStep>(*o, domain);
+  if (const auto* o = std::get_if<Scale>(&operation.body)) return std::make_unique<ScaleStep>(*o, domain);
+  if (const auto* o = std::get_if<SelectRows>(&operation.body)) return std::make_unique<SelectStep>(*o);
+  if (const auto* o = std::get_if<Linear>(&operation.body)) {
+    FusedLinear description{};
+    description.linear = *o;
+    description.domain = domain;
+    return make_linear_step(program, std::move(description));
+  }
+  if (const auto* o = std::get_if<Attention>(&operation.body)) return make_attention_step(program, *o);
+  if (const auto* o = std::get_if<Router>(&operation.body)) return make_router_step(*o, domain);
+  return make_experts_step(program, std::get<Experts>(operation.body), domain);
+}
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+// A fixed team of threads that runs one parallel region at a time.
+//
+// The caller takes part as thread 0. Inside a region, work is handed out by one shared counter (`next`) and phases are
+// separated by `barrier`, which also resets the counter. A waiting thread spins for a set time at most, then parks, so
+// an idle pool costs nothing and an oversubscribed machine makes progress.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace tessera {
+
+class ThreadPool {
+ public:
+  using Body = void (*)(void* context, int thread) noexcept;
+
+  // threads in [1, 1024]; spin_microseconds in [0, 1000000]. `pin` ties thread i to the i-th processor this process
+  // may use (the caller only while a region runs). Throws std::invalid_argument.
+  ThreadPool(int threads, int spin_microseconds, bool pin);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return threads_; }
+
+  // Runs body(context, thread) on every thread and returns when all have returned. Throws std::runtime_error when
+  // another region runs, or in a child process forked after construction (its workers do not exist there).
+  void run(Body body, void* context);
+
+  // For use inside a region: the next number 0, 1, 2, … of this phase.
+  int64_t next() noexcept { return counter_.fetch_add(1, std::memory_order_relaxed); }
+  // For use inside a region: returns when all threads have arrived; all their writes are then visible.
+  void barrier() noexcept;
+
+ private:
+  void work(int thread);
+  void wait_while(const std::atomic<int>& word, int old) const noexcept;
+  void pin_current(int thread) const;
+
+  const int threads_;
+  const int spin_microseconds_;
+  const bool pin_;
+  const int owner_process_;
+  std::vector<int> processors_;
+  std::vector<std::thread> workers_;
+  Body body_ = nullptr;
+  void* context_ = nullptr;
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> stopping_{false};
+  alignas(64) std::atomic<int> region_{0};
+  alignas(64) std::atomic<int64_t> counter_{0};
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<int> generation_{0};
+};
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// Elementwise and row-wise operations on float32, the interface between the tiers (vector_<tier>.cpp) and the program
+// interpreter. Plain data and function pointers only: files compiled for different ISA tiers include this header.
+#pragma once
+#include <cstdint>
+
+namespace tessera {
+
+enum class Activation : int32_t { silu = 0, gelu = 1 };  // gelu: the tanh form
+
+struct VectorKernels {
+  const char* tier;
+  // out[i] = x[i] / sqrt(mean(x²) + epsilon) * weight[i]; out may be x.
+  void (*rms_norm)(const float* x, const float* weight, float* out, int n, float epsilon);
+  // Rotates `pairs` pairs of x in place; pair i is (x[2i], x[2i+1]), or with `halves` (x[i], x[i + pairs]).
+  void (*rope)(float* x, const float* cosines, const float* sines, int pairs, bool halves);
+  // out[i] = activation(gate[i]) * up[i]; out may be gate or up.
+  void (*glu)(const float* gate, const float* up, float* out, int n, Activation activation);
+  void (*add)(const float* a, const float* b, float* out, int n);        // out may be a or b
+  void (*add_scaled)(const float* x, float factor, float* out, int n);   // out[i] += factor * x[i]
+  void (*scale)(float* x, float factor, int n);
+};
+
+// Each tier overwrites what it does better; scalar fills all. Called in rising order of tiers.
+void fill_vector_scalar(VectorKernels& kernels);
+void fill_vector_avx2(VectorKernels& kernels);
+void fill_vector_avx512(VectorKernels& kernels);
+
+}  // namespace tessera

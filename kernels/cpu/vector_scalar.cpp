@@ -1,0 +1,58 @@
+// Reference tier: plain loops in the order of the formulas.
+#include "vector.h"
+
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+void rms_norm(const float* x, const float* weight, float* out, int n, float epsilon) {
+  double squares = 0;
+  for (int i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
+  const float factor = static_cast<float>(1.0 / std::sqrt(squares / n + epsilon));
+  for (int i = 0; i < n; ++i) out[i] = x[i] * factor * weight[i];
+}
+
+void rope(float* x, const float* cosines, const float* sines, int pairs, bool halves) {
+  for (int i = 0; i < pairs; ++i) {
+    float& first = x[halves ? i : 2 * i];
+    float& second = x[halves ? i + pairs : 2 * i + 1];
+    const float a = first, b = second;
+    first = a * cosines[i] - b * sines[i];
+    second = a * sines[i] + b * cosines[i];
+  }
+}
+
+float silu(float x) { return x / (1.0f + std::exp(-x)); }
+
+float gelu(float x) {
+  const float root = 0.7978845608028654f;  // sqrt(2 / pi)
+  return 0.5f * x * (1.0f + std::tanh(root * (x + 0.044715f * x * x * x)));
+}
+
+void glu(const float* gate, const float* up, float* out, int n, Activation activation) {
+  if (activation == Activation::silu)
+    for (int i = 0; i < n; ++i) out[i] = silu(gate[i]) * up[i];
+  else
+    for (int i = 0; i < n; ++i) out[i] = gelu(gate[i]) * up[i];
+}
+
+void add(const float* a, const float* b, float* out, int n) {
+  for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];
+}
+
+void add_scaled(const float* x, float factor, float* out, int n) {
+  for (int i = 0; i < n; ++i) out[i] += factor * x[i];
+}
+
+void scale(float* x, float factor, int n) {
+  for (int i = 0; i < n; ++i) x[i] *= factor;
+}
+
+}  // namespace
+
+void fill_vector_scalar(VectorKernels& kernels) {
+  kernels = {"scalar", rms_norm, rope, glu, add, add_scaled, scale};
+}
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+"""The operations of a program in numpy float64, and short ways to make programs and batches for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernels import _cpu
+
+Array = NDArray[np.float64]
+F32, F16, Q8_0 = 0, 1, 8
+
+
+def rms_norm(x: ArrayLike, weight: ArrayLike, eps: float) -> Array:
+    x = np.asarray(x, np.float64)
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * np.asarray(weight, np.float64)
+
+
+def silu(x: ArrayLike) -> Array:
+    x = np.asarray(x, np.float64)
+    with np.errstate(over="ignore"):
+        return x / (1 + np.exp(-x))
+
+
+def gelu(x: ArrayLike) -> Array:
+    x = np.asarray(x, np.float64)
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def rope(x: ArrayLike, positions: ArrayLike, frequencies: ArrayLike, mode: str, magnitude: float = 1.0) -> Array:
+    """x [tokens, heads, head_dim]; rotates the first 2 * len(frequencies) values of every head."""
+    out = np.array(x, np.float64)
+    angles = np.asarray(positions, np.float64)[:, None] * np.asarray(frequencies, np.float64)
+    pairs = angles.shape[1]
+    cosines, sines = (magnitude * f(angles)[:, None, :] for f in (np.cos, np.sin))
+    if mode == "norm":
+        first, second = np.s_[..., 0 : 2 * pairs : 2], np.s_[..., 1 : 2 * pairs : 2]
+    else:
+        first, second = np.s_[..., :pairs], np.s_[..., pairs : 2 * pairs]
+    a, b = out[first].copy(), out[second].copy()
+    out[first], out[second] = a * cosines - b * sines, a * sines + b * cosines
+    return out
+
+
+def attention(q: ArrayLike, keys: ArrayLike, values: ArrayLike, scale: float, first: int, last: int) -> Array:
+    """One query [heads, key_dim] over keys [positions, kv_heads, key_dim] at positions first … last."""
+    q = np.asarray(q, np.float64)
+    k, v = (np.asarray(a, np.float64)[first : last + 1] for a in (keys, values))
+    group = q.shape[0] // k.shape[1]
+    out = np.empty((q.shape[0], v.shape[2]))
+    for h in range(q.shape[0]):
+        scores = scale * (k[:, h // group] @ q[h])
+        weights = np.exp(scores - scores.max())
+        out[h] = weights / weights.sum() @ v[:, h // group]
+    return out
+
+
+def batch(
+    positions: ArrayLike,
+    sequences: ArrayLike | None = None,
+    tables: ArrayLike | None = None,
+    tokens: ArrayLike | None = None,
+    outputs: Sequence[int] = (),
+) -> _cpu.Batch:
+    """A batch of one sequence with one block, unless told otherwise."""
+    positions = np.asarray(positions, np.int32)
+    zeros = np.zeros_like(positions)
+    return _cpu.Batch(
+        zeros if tokens is None else np.asarray(tokens, np.int32),
+        positions,
+        zeros if sequences is None else np.asarray(sequences, np.int32),
+        np.zeros((1, 1), np.int32) if tables is None else np.asarray(tables, np.int32),
+        np.asarray(outputs, np.int32),
+    )
+
+
+def bound_weight(program: _cpu.Program, array: ArrayLike) -> int:
+    """A float32 weight [rows, cols], [count, rows, cols] or a vector, bound at once."""
+    array = np.ascontiguousarray(array, np.float32)
+    count = array.shape[0] if array.ndim == 3 else 1
+    rows = array.shape[-2] if array.ndim > 1 else 1
+    handle = program.weight(F32, rows, array.shape[-1], count)
+    program.bind_weight(handle, array)
+    return handle
