@@ -1,0 +1,1 @@
+"""Engines other than our own, behind the same commands and events."""

@@ -1,0 +1,168 @@
+"""A model and its context in llama.cpp, driven through the C functions. Runs in the child only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+
+from engine.errors import EngineError, OutOfMemoryError, UnsupportedError
+from engine.messages import LoadOptions, ModelInfo
+from engine.text.llama_library import collected_errors, llama
+from engine.text.tokenizer import Tokenizer, vocabulary_error
+
+_MICRO_BATCH = 512  # the most tokens in one llama_decode
+_DEFAULT_CONTEXT_SHARE = 0.25  # of the available memory, for the KV cache of a context nobody chose
+
+
+class CompatibilityModel:
+    """Weights, one context with one sequence, and the tokens whose KV entries the context holds (`cached`)."""
+
+    def __init__(self, path: str, options: LoadOptions, on_progress: Callable[[float], None]) -> None:
+        self.path = path
+        self.threads = options.threads or psutil.cpu_count(logical=False) or 1
+        self._model = _load_weights(path, on_progress)
+        self.tokenizer = Tokenizer(self._model, path)  # frees the model with itself
+        _expect_decoder(self._model, path)
+        self.context_length = options.context_length or self._default_context()
+        self._context = self._make_context()
+        self.context_length = min(self.context_length, llama().llama_n_ctx(self._context))
+        self.cached: list[int] = []
+
+    def close(self) -> None:
+        if self._context:
+            llama().llama_free(self._context)
+            self._context = None
+
+    def keep_prefix(self, tokens: list[int]) -> int:
+        """Keep the KV entries that `tokens` share with the cache, drop the rest; how many were kept.
+
+        The last token is never kept, because its logits are needed.
+        """
+        shared = 0
+        for have, want in zip(self.cached, tokens[:-1], strict=False):
+            if have != want:
+                break
+            shared += 1
+        if shared < len(self.cached):
+            memory = llama().llama_get_memory(self._context)
+            # Recurrent and windowed caches cannot forget only their end.
+            if not llama().llama_memory_seq_rm(memory, 0, shared, -1):
+                llama().llama_memory_clear(memory, True)
+                shared = 0
+        del self.cached[shared:]
+        return shared
+
+    def decode(self, tokens: list[int]) -> None:
+        """Run at most `micro_batch` tokens after the cached ones. Raises EngineError when llama.cpp refuses."""
+        array = (ctypes.c_int32 * len(tokens))(*tokens)
+        status = llama().llama_decode(self._context, llama().llama_batch_get_one(array, len(tokens)))
+        if status != 0:
+            raise EngineError(
+                f"llama.cpp could not run the model (llama_decode returned {status}).",
+                done="The answer so far was kept.",
+                remedy="Choose a shorter context, or another quantization of this model.",
+            )
+        self.cached.extend(tokens)
+
+    def logits(self) -> npt.NDArray[np.float32]:
+        """Logits [n_vocab] after the last decoded token; a view that the next `decode` overwrites."""
+        pointer = llama().llama_get_logits_ith(self._context, -1)
+        return np.ctypeslib.as_array(pointer, (self.tokenizer.n_vocab,))
+
+    @property
+    def micro_batch(self) -> int:
+        """The most tokens that one `decode` takes."""
+        return min(_MICRO_BATCH, self.context_length)
+
+    def info(self) -> ModelInfo:
+        lib, meta = llama(), self.tokenizer.metadata
+        return ModelInfo(
+            path=self.path,
+            name=meta("general.name") or Path(self.path).stem,
+            architecture=meta("general.architecture") or "unknown",
+            engine="compatibility",
+            quantization=_quantization(lib.llama_ftype_name(lib.llama_model_ftype(self._model))),
+            parameters=lib.llama_model_n_params(self._model),
+            file_bytes=lib.llama_model_size(self._model),
+            context_length=self.context_length,
+            trained_context_length=lib.llama_model_n_ctx_train(self._model),
+            isa_tier="",
+            threads=self.threads,
+            warnings=("Compatibility engine: placement is per layer.", *self.tokenizer.warnings),
+        )
+
+    # --- loading -----------------------------------------------------------------------------------------------
+
+    def _default_context(self) -> int:
+        """The model's own context, as far as a quarter of the available memory holds its KV cache."""
+        lib, meta = llama(), self.tokenizer.metadata
+        trained = int(lib.llama_model_n_ctx_train(self._model)) or 2048
+        heads = lib.llama_model_n_head(self._model) or 1
+        architecture = meta("general.architecture")
+        width = sum(
+            int(meta(f"{architecture}.attention.{kind}_length") or lib.llama_model_n_embd(self._model) // heads)
+            for kind in ("key", "value")
+        )
+        per_token: int = 2 * width * lib.llama_model_n_head_kv(self._model) * lib.llama_model_n_layer(self._model)
+        room = int(psutil.virtual_memory().available * _DEFAULT_CONTEXT_SHARE) // max(per_token, 1)
+        return min(trained, max(2048, room // 256 * 256))
+
+    def _make_context(self) -> Any:
+        lib = llama()
+        params = lib.llama_context_default_params()
+        params.n_ctx = self.context_length
+        params.n_batch = params.n_ubatch = self.micro_batch
+        params.n_threads = params.n_threads_batch = self.threads
+        params.no_perf = True
+        with collected_errors() as errors:
+            context = lib.llama_init_from_model(self._model, params)
+        if not context:
+            raise OutOfMemoryError(
+                f"llama.cpp could not make a context of {self.context_length} tokens "
+                f"({'; '.join(errors) or 'no reason given'}).",
+                done="The model was not loaded.",
+                remedy="Choose a shorter context.",
+            )
+        return context
+
+
+def _load_weights(path: str, on_progress: Callable[[float], None]) -> Any:
+    lib = llama()
+    params = lib.llama_model_default_params()
+
+    @lib.llama_progress_callback  # type: ignore[untyped-decorator]
+    def progress(fraction: float, _data: object) -> bool:
+        on_progress(fraction)
+        return True
+
+    params.progress_callback = progress
+    params.n_gpu_layers = 0
+    with collected_errors() as errors:
+        model = lib.llama_model_load_from_file(os.fsencode(path), params)
+    if not model:
+        raise vocabulary_error(path, " ".join(errors))
+    return model
+
+
+def _expect_decoder(model: Any, path: str) -> None:
+    lib = llama()
+    if lib.llama_model_has_encoder(model) or not lib.llama_model_has_decoder(model):
+        raise UnsupportedError(
+            f"{Path(path).name} is no text generation model (it has an encoder, or no decoder).",
+            remedy="Choose a chat or completion model.",
+        )
+
+
+def _quantization(name: bytes | None) -> str:
+    """llama.cpp's "Q4_K - Medium" as the "Q4_K_M" of file names."""
+    text = (name or b"").decode().removeprefix("(guessed) ")
+    for word, letter in ((" - Small", "_S"), (" - Medium", "_M"), (" - Large", "_L")):
+        text = text.replace(word, letter)
+    return text

@@ -1,0 +1,31 @@
+"""Token ids to streamed text: a character whose bytes are spread over tokens comes out whole, and only once."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Protocol
+
+
+class PieceSource(Protocol):
+    def piece(self, token: int, /) -> bytes: ...
+
+
+class Detokenizer:
+    """Incremental: the texts of all `push` calls and of `flush` joined are the text of the answer.
+
+    Control tokens are never rendered, because `Tokenizer.piece` leaves them empty.
+    """
+
+    def __init__(self, tokenizer: PieceSource) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        """Whole characters completed by `token`; empty while one is incomplete."""
+        return self._decoder.decode(self._tokenizer.piece(token))
+
+    def flush(self) -> str:
+        """At the end of an answer: U+FFFD for a character that stayed incomplete, else nothing."""
+        text = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return text

@@ -1,0 +1,99 @@
+"""llama.cpp's C library (through llama-cpp-python's ctypes declarations), loaded once, its log sent to `logging`.
+
+Only the C declarations are imported; the package's own Python layer (`llama_cpp.Llama`, its chat formats and
+caches) is never executed, which makes the first import several times faster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import importlib.util
+import logging
+import sys
+import threading
+import types
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+log = logging.getLogger("llama.cpp")
+
+# ggml_log_level in ggml.h; 5 continues the line before. Its "info" is a hundred lines per file: debugging, to us.
+_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.INFO, 4: logging.WARNING}
+_CONTINUED = 5
+
+
+@functools.cache
+def llama() -> Any:
+    """The ctypes module `llama_cpp.llama_cpp`, with the library initialised and its log routed."""
+    module = _import_declarations()
+    module.llama_log_set(_log_callback(module), ctypes.c_void_p(0))
+    module.llama_backend_init()
+    return module
+
+
+def library_version() -> str:
+    """llama-cpp-python's version, without loading the library."""
+    from importlib.metadata import version
+
+    return version("llama-cpp-python")
+
+
+def _import_declarations() -> types.ModuleType:
+    """`llama_cpp.llama_cpp` without running `llama_cpp/__init__.py`."""
+    name = "llama_cpp"
+    if name in sys.modules:
+        return importlib.import_module("llama_cpp.llama_cpp")
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.submodule_search_locations is None:
+        raise ImportError("llama-cpp-python is not installed")
+    package = types.ModuleType(name)
+    package.__path__ = list(spec.submodule_search_locations)
+    package.__spec__ = spec
+    sys.modules[name] = package
+    try:
+        return importlib.import_module("llama_cpp.llama_cpp")
+    finally:
+        # A later `import llama_cpp` by someone else finds the real package, with this submodule already loaded.
+        del sys.modules[name]
+
+
+class _LogRouter:
+    """Joins the pieces that llama.cpp logs into lines; keeps recent errors for whoever reports a failure."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._text = ""
+        self._level = logging.DEBUG
+        self.errors: deque[str] = deque(maxlen=8)
+
+    def receive(self, level: int, text: bytes, _user_data: object) -> None:
+        with self._lock:
+            if level != _CONTINUED:
+                self._level = _LEVELS.get(level, logging.DEBUG)
+            self._text += text.decode("utf-8", "replace")
+            *lines, self._text = self._text.split("\n")
+            lines = [line.strip() for line in lines if line.strip()]
+            if self._level >= logging.WARNING:
+                self.errors.extend(lines)
+        for line in lines:
+            log.log(self._level, "%s", line)
+
+
+_router = _LogRouter()
+
+
+@functools.cache
+def _log_callback(module: Any) -> Any:
+    """The C callback; the cache keeps it alive as long as the library may call it."""
+    return module.llama_log_callback(_router.receive)
+
+
+@contextlib.contextmanager
+def collected_errors() -> Iterator[deque[str]]:
+    """Within the block, error lines that llama.cpp logs gather in the value (at most the last eight)."""
+    _router.errors.clear()
+    yield _router.errors

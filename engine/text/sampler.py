@@ -1,0 +1,178 @@
+"""From logits to the next token, through llama.cpp's sampler functions.
+
+The order of stages is the ecosystem's: grammar, penalties, top-k, top-p, min-p, temperature, draw. A grammar is
+consulted for the drawn token first, and masks the whole vocabulary only when that token does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.errors import EngineError
+from engine.messages import SamplingParams
+from engine.text.candidates import Candidates, Logits
+from engine.text.grammar import Grammar
+from engine.text.llama_library import llama
+from engine.text.tokenizer import Tokenizer
+
+_RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "draw one yourself"
+_GREEDY_BELOW = 1e-5  # dividing by less could overflow float32
+
+
+class Sampler:
+    """One answer's sampler: holds the penalty window, the grammar's state and the random generator.
+
+    `seed` is the one in use: the request's, or a drawn one. The same seed, parameters, history and logits give
+    the same tokens. `history` is the prompt, for the penalties.
+    """
+
+    def __init__(self, params: SamplingParams, tokenizer: Tokenizer, *, history: Sequence[int] = ()) -> None:
+        """Raises EngineError for values out of range and GrammarError for a grammar that cannot be used."""
+        _expect_valid(params)
+        self.params = params
+        self.seed = secrets.randbits(31) if params.seed is None else params.seed
+        self._tokenizer = tokenizer
+        self._suppressed = np.array(tokenizer.suppressed_ids, np.int64)
+        self._greedy = params.temperature < _GREEDY_BELOW
+        self._candidates = Candidates(tokenizer.n_vocab)
+        self._chain = None if self._greedy else _make_chain(params, self.seed)
+        self._grammar = Grammar(params.grammar, tokenizer) if params.grammar else None
+        self._penalties = _Penalties(params, tokenizer.n_vocab) if _has_penalties(params) else None
+        if self._penalties is not None:
+            for token in history[-params.penalty_last_n :]:
+                self._penalties.accept(token)
+
+    def sample(self, logits: Logits) -> int:
+        """Choose the next token from float32 `logits` [n_vocab] (left unchanged), and remember it.
+
+        Raises EngineError when the logits hold NaN, GrammarError when the grammar admits no token.
+        """
+        logits = self._adjusted(np.ascontiguousarray(logits, np.float32).reshape(-1))
+        token = self._choose(logits)
+        if self._grammar is not None:
+            if not self._grammar.allows(token):
+                logits = self._grammar.masked(logits, self._candidates)
+                token = self._choose(logits)
+            self._grammar.accept(token)
+        if self._penalties is not None:
+            self._penalties.accept(token)
+        return token
+
+    def _adjusted(self, logits: Logits) -> Logits:
+        if logits.size != self._tokenizer.n_vocab:
+            raise ValueError(f"{logits.size} logits for a vocabulary of {self._tokenizer.n_vocab}")
+        if self._penalties is not None:
+            logits = self._penalties.apply(logits)
+        if self._suppressed.size:
+            logits = logits.copy()
+            logits[self._suppressed] = -np.inf
+        return logits
+
+    def _choose(self, logits: Logits) -> int:
+        best = int(logits.argmax())  # the first NaN, if there is any
+        if not math.isfinite(logits[best]):
+            raise EngineError(
+                "The model's output is not a number, so no token can be chosen.",
+                done="The answer was ended here.",
+                remedy="The file may be damaged; download it again, or choose another quantization.",
+            )
+        if self._chain is None:
+            return best
+        token = self._candidates.fill(logits).apply(self._chain).selected
+        return token if token >= 0 and logits[token] != -np.inf else best
+
+
+class _Penalties:
+    """Repetition, presence and frequency penalties, applied only to the tokens in the window.
+
+    llama.cpp's function looks every candidate up; handing it the few tokens that can change gives the same
+    logits at a fraction of the time.
+    """
+
+    def __init__(self, params: SamplingParams, n_vocab: int) -> None:
+        lib = llama()
+        self._sampler = lib.llama_sampler_init_penalties(
+            n_vocab,
+            params.penalty_last_n,
+            params.repetition_penalty,
+            params.frequency_penalty,
+            params.presence_penalty,
+        )
+        self._finalizer = weakref.finalize(self, lib.llama_sampler_free, self._sampler)
+        self._window: deque[int] = deque(maxlen=params.penalty_last_n)
+
+    def accept(self, token: int) -> None:
+        self._window.append(token)
+        llama().llama_sampler_accept(self._sampler, token)
+
+    def apply(self, logits: Logits) -> Logits:
+        tokens = np.fromiter(set(self._window), np.int32)
+        if not tokens.size:
+            return logits
+        few = Candidates(tokens.size).fill(logits[tokens], tokens).apply(self._sampler)
+        changed = logits.copy()
+        changed[tokens] = few.data["logit"]
+        return changed
+
+
+def _make_chain(params: SamplingParams, seed: int) -> Any:
+    lib = llama()
+    stages = []
+    if params.top_k > 0:
+        stages.append(lib.llama_sampler_init_top_k(params.top_k))
+    if params.top_p < 1.0:
+        stages.append(lib.llama_sampler_init_top_p(params.top_p, 1))
+    if params.min_p > 0.0:
+        stages.append(lib.llama_sampler_init_min_p(params.min_p, 1))
+    if params.temperature != 1.0:
+        stages.append(lib.llama_sampler_init_temp(params.temperature))
+    stages.append(lib.llama_sampler_init_dist(_llama_seed(seed)))
+    chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
+    for stage in stages:
+        lib.llama_sampler_chain_add(chain, stage)  # the chain owns its stages
+    return _Owned(chain)
+
+
+class _Owned:
+    """A sampler that is freed with this object; passes as ctypes argument by `_as_parameter_`."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._as_parameter_ = sampler
+        self._finalizer = weakref.finalize(self, llama().llama_sampler_free, sampler)
+
+
+def _llama_seed(seed: int) -> int:
+    seed &= 0xFFFFFFFF
+    return seed - 1 if seed == _RANDOM_SEED else seed
+
+
+def _has_penalties(params: SamplingParams) -> bool:
+    changed = params.repetition_penalty != 1.0 or params.presence_penalty or params.frequency_penalty
+    return bool(changed) and params.penalty_last_n > 0
+
+
+def _expect_valid(params: SamplingParams) -> None:
+    limits = {
+        "temperature": (0.0, 100.0),
+        "top_k": (0, 2**31 - 1),
+        "top_p": (0.0, 1.0),
+        "min_p": (0.0, 1.0),
+        "repetition_penalty": (0.01, 100.0),
+        "presence_penalty": (-100.0, 100.0),
+        "frequency_penalty": (-100.0, 100.0),
+        "penalty_last_n": (0, 1 << 20),
+    }
+    for name, (low, high) in limits.items():
+        value = getattr(params, name)
+        if not low <= value <= high:  # also false for NaN
+            raise EngineError(
+                f"Sampler setting {name} is {value}; it must lie between {low} and {high}.",
+                done="Nothing was generated.",
+            )

@@ -1,0 +1,210 @@
+"""Text to token ids and back, by llama.cpp's own tokenizer, so that ids are exactly those of the ecosystem.
+
+Only the vocabulary of a file is loaded, never its weights.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from itertools import compress, repeat
+from pathlib import Path
+from typing import Any
+
+from engine.errors import EngineError, FileError, FormatError, UnsupportedError
+from engine.text.llama_library import collected_errors, llama
+from engine.text.vocabulary_check import check_vocabulary
+
+_NO_TOKEN = -1
+_TYPE_BPE = 2  # llama_vocab_type in llama.h
+
+
+class Tokenizer:
+    """One model's vocabulary. Not thread-safe; made and used on the engine thread.
+
+    `stop_ids` is every token that ends an answer: EOS, EOT, EOM and the file's other end-of-generation tokens.
+    `warnings` are sentences for the owner about this vocabulary.
+    """
+
+    def __init__(self, model: Any, path: str | Path, *, owned: bool = True) -> None:
+        """`model` is a llama_model pointer; with `owned` it is freed together with this object."""
+        lib = llama()
+        self.path = Path(path)
+        self.model = model
+        if owned:
+            self._finalizer = weakref.finalize(self, lib.llama_model_free, model)
+        self.vocab = lib.llama_model_get_vocab(model)
+        self.n_vocab: int = lib.llama_vocab_n_tokens(self.vocab)
+        if self.n_vocab <= 0 or lib.llama_vocab_type(self.vocab) == 0:
+            raise UnsupportedError(f"{self.path.name} holds no vocabulary.", remedy="Choose a complete model.")
+        self.bos_id = self._optional(lib.llama_vocab_bos(self.vocab))
+        self.eos_id = self._optional(lib.llama_vocab_eos(self.vocab))
+        self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab)) and self.bos_id is not None
+        self.stop_ids = self._read_stop_ids()
+        self.suppressed_ids = self._read_suppressed_ids()
+        self.warnings = self._read_warnings()
+        self._pieces: dict[tuple[int, bool], bytes] = {}
+
+    @classmethod
+    def load(cls, path: str | Path, *, check: bool = True) -> Tokenizer:
+        """The vocabulary of the GGUF file `path`.
+
+        With `check`, a child process has loaded the same vocabulary first (once per file hash), because llama.cpp
+        aborts its process on some files. Raises FileError, FormatError or UnsupportedError.
+        """
+        if not Path(path).is_file():
+            raise FileError(f"{path} is not there.", remedy="Choose another model, or download it again.")
+        if check:
+            check_vocabulary(path)
+        return cls(load_vocabulary(path), path)
+
+    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Token ids of `text`.
+
+        `add_special`: with BOS (and EOS, SEP) where the file asks for them; a leading BOS is never doubled.
+        `parse_special`: text such as "<|im_end|>" becomes its control token.
+        """
+        tokens = self._tokenize(text.encode("utf-8", "replace"), parse_special, add_special and self._can_add())
+        if add_special and self.add_bos and tokens[:2] == [self.bos_id, self.bos_id]:
+            return tokens[1:]
+        return tokens
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a rendered chat prompt: exactly one BOS where the file asks for one, and never an EOS at its end."""
+        tokens = self.encode(text, add_special=False)
+        if self.add_bos and self.bos_id is not None and tokens[:1] != [self.bos_id]:
+            return [self.bos_id, *tokens]
+        return tokens
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """The bytes of one token, possibly part of a character; control tokens are empty unless `special`."""
+        key = (token, special)
+        piece = self._pieces.get(key)
+        if piece is None:
+            piece = self._pieces[key] = self._read_piece(token, special)
+        return piece
+
+    def text(self, token: int) -> str:
+        """The token as the vocabulary spells it, such as "<|im_end|>" or "Ġthe"."""
+        self._expect_id(token)
+        return str(llama().llama_vocab_get_text(self.vocab, token).decode("utf-8", "replace"))
+
+    def id_of(self, text: str) -> int | None:
+        """The control or user-defined token spelt `text`, if there is one."""
+        ids = self.encode(text, add_special=False)
+        return ids[0] if len(ids) == 1 and self.text(ids[0]) == text else None
+
+    def decode(self, tokens: list[int], *, special: bool = False) -> str:
+        """Text of `tokens`; a character that is incomplete at the end shows as U+FFFD."""
+        return b"".join(self.piece(token, special=special) for token in tokens).decode("utf-8", "replace")
+
+    def metadata(self, key: str) -> str | None:
+        """A scalar metadata value of the file as text."""
+        lib, size = llama(), 256
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            length = lib.llama_model_meta_val_str(self.model, key.encode(), buffer, size)
+            if length < 0:
+                return None
+            if length < size:
+                return buffer.value.decode("utf-8", "replace")
+            size = length + 1
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    def _can_add(self) -> bool:
+        # llama.cpp aborts when a file asks for a BOS or EOS that it does not define.
+        lib = llama()
+        wants_bos = bool(lib.llama_vocab_get_add_bos(self.vocab))
+        wants_eos = bool(lib.llama_vocab_get_add_eos(self.vocab))
+        return not (wants_bos and self.bos_id is None) and not (wants_eos and self.eos_id is None)
+
+    def _tokenize(self, data: bytes, parse_special: bool, add_special: bool) -> list[int]:
+        lib = llama()
+        room = len(data) + 16
+        while True:
+            ids = (ctypes.c_int32 * room)()
+            count = lib.llama_tokenize(self.vocab, data, len(data), ids, room, add_special, parse_special)
+            if count >= 0:
+                return ids[:count]
+            if count == -(2**31):
+                raise EngineError("The text is too long to tokenize.", remedy="Shorten it.")
+            room = -count
+
+    def _read_piece(self, token: int, special: bool) -> bytes:
+        self._expect_id(token)
+        lib, size = llama(), 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            length = lib.llama_token_to_piece(self.vocab, token, buffer, size, 0, special)
+            if length >= 0:
+                return buffer.raw[:length]
+            size = -length
+
+    def _expect_id(self, token: int) -> None:
+        # llama.cpp throws through the C boundary on an id outside the vocabulary.
+        if not 0 <= token < self.n_vocab:
+            raise IndexError(f"token {token} is outside the vocabulary of {self.n_vocab}")
+
+    def _optional(self, token: int) -> int | None:
+        return None if token == _NO_TOKEN else int(token)
+
+    def _read_stop_ids(self) -> frozenset[int]:
+        lib, vocab = llama(), self.vocab
+        tokens = range(self.n_vocab)
+        ids = set(compress(tokens, map(lib.llama_vocab_is_eog, repeat(vocab), tokens)))
+        ids.update((lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)))
+        ids.discard(_NO_TOKEN)
+        return frozenset(ids)
+
+    def _read_suppressed_ids(self) -> tuple[int, ...]:
+        count = ctypes.c_int32(0)
+        pointer = llama().llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
+        return tuple(pointer[i] for i in range(count.value))
+
+    def _read_warnings(self) -> tuple[str, ...]:
+        if llama().llama_vocab_type(self.vocab) != _TYPE_BPE:
+            return ()
+        pre = self.metadata("tokenizer.ggml.pre")
+        if pre not in (None, "", "default"):
+            return ()
+        state = "does not name its pre-tokenizer" if not pre else 'names its pre-tokenizer only "default"'
+        return (
+            f"{self.path.name} {state} (tokenizer.ggml.pre), so words may be split otherwise than in training. "
+            "If answers look garbled, download a newer conversion.",
+        )
+
+
+def load_vocabulary(path: str | Path) -> Any:
+    """A llama_model pointer that holds only the vocabulary of `path`. Raises FormatError or UnsupportedError."""
+    lib = llama()
+    params = lib.llama_model_default_params()
+    params.vocab_only = True
+    params.n_gpu_layers = 0
+    with collected_errors() as errors:
+        model = lib.llama_model_load_from_file(os.fsencode(path), params)
+    if not model:
+        raise vocabulary_error(path, " ".join(errors))
+    return model
+
+
+def vocabulary_error(path: str | Path, detail: str) -> EngineError:
+    """What llama.cpp's error lines `detail` about `path` mean to the owner."""
+    name = Path(path).name
+    for marker, key in (
+        ("unknown pre-tokenizer type: '", "tokenizer.ggml.pre"),
+        ("unknown tokenizer: '", "tokenizer.ggml.model"),
+        ("unknown model architecture: '", "general.architecture"),
+    ):
+        if marker in detail:
+            value = detail.split(marker, 1)[1].split("'", 1)[0]
+            return UnsupportedError(
+                f'{name}: {key} is "{value}", which this version does not know.',
+                remedy="Update Tessera, or choose another conversion of this model.",
+            )
+    reason = detail.rsplit("error loading model: ", 1)[-1].split("llama_model_load", 1)[0].strip()
+    return FormatError(
+        f"The vocabulary of {name} cannot be read: {reason or 'no reason given'}.",
+        remedy="Download the file again, or choose another conversion of this model.",
+    )
