@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.backend import Backend
+from engine.backends.llama_cpp.backend import CompatibilityBackend
+from engine.errors import UnsupportedError
 from engine.messages import Event, LoadOptions
 from engine.native import load_native
 
@@ -16,5 +18,15 @@ def load_backend(
     progress: Callable[[float, str], None],
     replaced: Backend | None = None,
 ) -> Backend:
-    """A backend ready to answer. `replaced` is the one that will be closed once the new one is there."""
-    return load_native(path, options, emit, progress)
+    """A backend ready to answer. `replaced` is the one that will be closed once the new one is there.
+
+    "auto" takes the compatibility engine for what our own engine names as unsupported, and for nothing else.
+    """
+    if options.engine == "compatibility":
+        return CompatibilityBackend.load(path, options, emit, progress)
+    try:
+        return load_native(path, options, emit, progress)
+    except UnsupportedError:
+        if options.engine == "native":
+            raise
+    return CompatibilityBackend.load(path, options, emit, progress)
