@@ -1,4 +1,4 @@
-"""Every misbehaviour of the server, at every cut, killed or not: the file is right, or there is a clear state to go on from."""
+"""Every misbehaviour of the server, at every cut: the right file, or a clear state to go on from."""
 
 from __future__ import annotations
 
