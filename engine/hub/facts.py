@@ -1,0 +1,146 @@
+"""What a header tells about a model: enough to list it, to say whether it fits, and to show what is odd about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.errors import EngineError
+from engine.gguf import Metadata, TensorInfo
+from engine.models.registry import native_architectures
+
+Kind = Literal["model", "projector", "adapter", "calibration", "part"]
+_EXPERT = re.compile(r"ffn_(?:gate|up|down|gate_up)_exps")
+_LAYER = re.compile(r"^blk\.(\d+)\.")
+_KV_BYTES = 2  # the cache is kept in 16-bit floats
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """Counts and sizes from one header (of a split model: of the parts that were read).
+
+    `kv_bytes_per_token` covers all layers, with a 16-bit cache. `unsupported` says why nothing here can run it, empty
+    if something can. `native` is True when our own engine builds the architecture. `quirks` are sentences.
+    """
+
+    kind: Kind
+    architecture: str
+    name: str
+    context_length: int
+    layers: int
+    parameters: int
+    tensor_bytes: int
+    expert_bytes: int
+    kv_bytes_per_token: int
+    native: bool
+    unsupported: str
+    quirks: tuple[str, ...]
+    parts: int  # files of the whole model
+
+
+def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelFacts:
+    """Facts of a header. Keys of the wrong type count as missing: listing a model must not fail on them."""
+    architecture = text(metadata, "general.architecture")
+    layers = number(metadata, f"{architecture}.block_count")
+    infos = tensors.values()
+    return ModelFacts(
+        kind=_kind(metadata, architecture),
+        architecture=architecture,
+        name=text(metadata, "general.name"),
+        context_length=number(metadata, f"{architecture}.context_length"),
+        layers=layers,
+        parameters=sum(info.elements for info in infos),
+        tensor_bytes=sum(info.n_bytes for info in infos),
+        expert_bytes=sum(info.n_bytes for info in infos if _EXPERT.search(info.name)),
+        kv_bytes_per_token=_kv_bytes(metadata, architecture, layers),
+        native=architecture in native_architectures(),
+        unsupported=unsupported_type(infos),
+        quirks=tuple(_quirks(metadata, architecture, layers, tensors)),
+        parts=max(1, number(metadata, "split.count", 1)),
+    )
+
+
+def unsupported_type(tensors: Iterable[TensorInfo]) -> str:
+    """Names the first tensor type that nothing here can run; empty if there is none."""
+    for info in tensors:
+        if not info.is_known_type:
+            return f"tensor type {short_type(info.type_name)}"
+    return ""
+
+
+def short_type(name: str) -> str:
+    """ "unsupported type 134 (IQ1_BN, of ik_llama.cpp)" → "IQ1_BN"; without a name the number stays."""
+    match = re.search(r"type (\d+)(?: \(([A-Z\d_]+))?", name)
+    return name if match is None else match[2] or match[1]
+
+
+def number(metadata: Metadata, key: str, default: int = 0) -> int:
+    try:
+        return int(metadata.u64(key, default))
+    except EngineError:
+        return default
+
+
+def text(metadata: Metadata, key: str) -> str:
+    try:
+        return metadata.string(key, "")
+    except EngineError:
+        return ""
+
+
+def _kind(metadata: Metadata, architecture: str) -> Kind:
+    kind = text(metadata, "general.type")
+    if architecture == "clip" or kind == "mmproj":
+        return "projector"
+    if kind == "adapter" or "adapter.type" in metadata:
+        return "adapter"
+    if kind == "imatrix" or architecture == "imatrix":
+        return "calibration"
+    return "part" if number(metadata, "split.no") > 0 else "model"
+
+
+def _kv_bytes(metadata: Metadata, architecture: str, layers: int) -> int:
+    """Cache bytes per token: Σ over layers of kv heads x (key length + value length) x 2 bytes."""
+    heads = max(1, _per_layer(metadata, f"{architecture}.attention.head_count", layers)[0])
+    kv_heads = _per_layer(metadata, f"{architecture}.attention.head_count_kv", layers)
+    if not any(kv_heads):
+        kv_heads = (heads,) * max(1, layers)
+    head = number(metadata, f"{architecture}.embedding_length") // heads
+    if (latent := number(metadata, f"{architecture}.attention.kv_lora_rank")) > 0:
+        rope = number(metadata, f"{architecture}.rope.dimension_count")
+        return layers * (latent + rope) * _KV_BYTES
+    key = number(metadata, f"{architecture}.attention.key_length", head)
+    value = number(metadata, f"{architecture}.attention.value_length", head)
+    return sum(kv_heads) * (key + value) * _KV_BYTES
+
+
+def _per_layer(metadata: Metadata, key: str, layers: int) -> tuple[int, ...]:
+    try:
+        return metadata.u32_array_or_scalar(key, max(1, min(layers, 4096)), (0,))
+    except EngineError:
+        return (0,)
+
+
+def _quirks(metadata: Metadata, architecture: str, layers: int, tensors: Mapping[str, TensorInfo]) -> Iterable[str]:
+    if not architecture:
+        yield "The file does not say which architecture it is of."
+    model = text(metadata, "tokenizer.ggml.model")
+    if not model:
+        yield "There is no tokenizer in the file."
+    if model == "gpt2" and not text(metadata, "tokenizer.ggml.pre"):
+        yield "The pre-tokenizer is missing: an old conversion, whose text may be split wrongly."
+    if not text(metadata, "tokenizer.chat_template"):
+        yield "There is no chat template: a plain one is used, and a base model may not answer as an assistant."
+    if "tokenizer.ggml.eos_token_id" not in metadata:
+        yield "No end-of-text token is named: answers may run on."
+    if any(re.search(r"ffn_(gate|up|down)\.\d+\.weight", name) for name in tensors):
+        yield "Experts are stored one by one: an old conversion; a newer one is needed."
+    numbers = {int(match[1]) for name in tensors if (match := _LAYER.match(name))}
+    if numbers and layers and number(metadata, "split.count", 1) <= 1 and len(numbers) != layers:
+        yield f"The header speaks of {layers} layers, and tensors of {len(numbers)} are there."
+    known = ("general.", "tokenizer.", "split.", "quantize.", "adapter.", "imatrix.", f"{architecture}.")
+    unknown = [key for key in metadata if not key.startswith(known)]
+    if unknown:
+        yield f"Keys of an unknown kind: {', '.join(unknown[:5])}{' …' if len(unknown) > 5 else ''}."

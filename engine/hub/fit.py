@@ -1,0 +1,105 @@
+"""Would this model run here? A pure function of the header's sizes and the machine's memory.
+
+No speed is ever guessed: a predicted one comes from a planner that has measured this machine, or there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import psutil
+
+from engine.hub.errors import size_text
+from engine.hub.facts import ModelFacts
+from engine.telemetry.gpus import read_gpus
+
+CONTEXT = 8192  # tokens that the estimate makes room for, or the model's own length if that is less
+SYSTEM_BYTES = 2 << 30  # what the system and other programs keep of the RAM
+GPU_HEADROOM = 768 << 20  # the display, the driver's context and scratch
+SCRATCH = 256 << 20
+
+
+class FitKind(Enum):
+    GPU = "gpu"
+    SPLIT = "split"
+    RAM = "ram"
+    SHORT = "short"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Memory totals in bytes; `vram` is the largest GPU's, 0 without one."""
+
+    ram: int
+    vram: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """`label` fits a pill, `reason` is the sentence behind it. `speed` in tokens/s, None if nobody predicted it.
+
+    `from_header` is False as long as only the file's size is known.
+    """
+
+    kind: FitKind
+    label: str
+    reason: str
+    needed: int
+    speed: float | None = None
+    from_header: bool = True
+
+    @property
+    def runs(self) -> bool:
+        return self.kind not in (FitKind.SHORT, FitKind.UNSUPPORTED)
+
+
+# (facts, file bytes, context length) → decode speed in tokens/s, or None when it cannot say.
+Predictor = Callable[[ModelFacts, int, int], float | None]
+
+
+def this_machine() -> Machine:
+    """Asks the system and the NVIDIA driver; a few milliseconds."""
+    gpus = read_gpus().gpus
+    return Machine(psutil.virtual_memory().total, max((gpu.memory_total or 0 for gpu in gpus), default=0))
+
+
+def estimate_fit(file_bytes: int, facts: ModelFacts | None, machine: Machine, predict: Predictor | None = None) -> Fit:
+    """Fit of a model whose files have `file_bytes` in all.
+
+    Before the header was read (`facts` None) the cache's size is not known, and the reason says so.
+    """
+    if facts is not None and facts.unsupported:
+        return Fit(FitKind.UNSUPPORTED, f"Unsupported: {facts.unsupported}", _unsupported(facts), file_bytes)
+    if facts is not None and facts.kind not in ("model", "part"):
+        return Fit(FitKind.UNSUPPORTED, "Not a model", f"This file is a {facts.kind}, no model.", file_bytes)
+    context = min(CONTEXT, facts.context_length or CONTEXT) if facts else 0
+    cache = facts.kv_bytes_per_token * context if facts else 0
+    needed = file_bytes + cache + SCRATCH
+    ram, vram = max(0, machine.ram - SYSTEM_BYTES), max(0, machine.vram - GPU_HEADROOM)
+    kind, label, where = _place(needed, ram, vram)
+    parts = f"{size_text(file_bytes)} of weights"
+    parts += f" and {size_text(cache)} of cache for {context} tokens" if facts else "; the cache comes on top"
+    has = f"{size_text(machine.ram)} of RAM" + (f" and {size_text(machine.vram)} on the GPU" if vram else "")
+    speed = predict(facts, file_bytes, context) if predict and facts and kind is not FitKind.SHORT else None
+    if speed is not None:
+        label += f": ~{speed:.0f} tok/s predicted"
+    return Fit(kind, label, f"{parts}. {where} This machine has {has}.", needed, speed, facts is not None)
+
+
+def _place(needed: int, ram: int, vram: int) -> tuple[FitKind, str, str]:
+    if vram and needed <= vram:
+        return FitKind.GPU, "Runs on the GPU", "All of it fits the GPU."
+    if needed <= ram + vram:
+        if vram:
+            return FitKind.SPLIT, "GPU + RAM", "It is split between GPU and RAM."
+        return FitKind.RAM, "Runs in RAM", "It runs on the processor."
+    short = needed - ram - vram
+    missing = f"{max(1, -(-short // (1 << 30)))} GiB"
+    return FitKind.SHORT, f"Needs {missing} more RAM", f"{missing} are missing beside what the system needs."
+
+
+def _unsupported(facts: ModelFacts) -> str:
+    return f"The file holds {facts.unsupported}, which neither our engine nor llama.cpp can run. Choose another file."

@@ -1,0 +1,101 @@
+"""What a header says, and whether the model would run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.gguf import GGUFFile
+from engine.hub.facts import ModelFacts, model_facts
+from engine.hub.fit import FitKind, Machine, estimate_fit
+from tests.support.gguf_writer import GGUFBuilder
+from tests.support.small_gguf import small_gguf
+
+GIB = 1 << 30
+
+
+def facts_of(builder: GGUFBuilder, folder: Path) -> ModelFacts:
+    with GGUFFile.open(builder.write(folder / "m.gguf")) as file:
+        return model_facts(file.metadata, file.tensors)
+
+
+def test_facts_of_a_model(tmp_path: Path) -> None:
+    facts = facts_of(small_gguf(), tmp_path)
+    assert (facts.kind, facts.architecture, facts.name, facts.layers) == ("model", "llama", "Small Model", 2)
+    assert facts.native
+    assert facts.context_length == 4096
+    assert facts.parameters == 2 * 64 * 64
+    assert facts.kv_bytes_per_token == 2 * 2 * (16 + 16) * 2  # layers x kv heads x (key + value) x 2 bytes
+    assert facts.quirks == ()
+    assert facts.unsupported == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "quirk"),
+    [
+        ({"tokenizer__ggml__pre": None}, "pre-tokenizer"),
+        ({"tokenizer__chat_template": None}, "chat template"),
+        ({"tokenizer__ggml__eos_token_id": None}, "end-of-text"),
+        ({"tokenizer__ggml__model": None}, "no tokenizer"),
+        ({"llama__block_count": 3}, "3 layers"),
+        ({"strange__key": 1}, "strange.key"),
+        ({"llama__context_length": "four"}, ""),  # of the wrong type: counts as missing
+    ],
+)
+def test_quirks_are_named(tmp_path: Path, changes: dict[str, object], quirk: str) -> None:
+    facts = facts_of(small_gguf(**changes), tmp_path)
+    assert any(quirk in sentence for sentence in facts.quirks) or not quirk
+
+
+def test_fork_types_are_unsupported_by_name(tmp_path: Path) -> None:
+    builder = small_gguf()
+    builder.tensor_raw("blk.0.ffn_up.weight", (64, 64), 134, bytes(64))
+    facts = facts_of(builder, tmp_path)
+    fit = estimate_fit(GIB, facts, Machine(64 * GIB))
+    assert (fit.kind, fit.label) == (FitKind.UNSUPPORTED, "Unsupported: tensor type IQ1_BN")
+    assert not fit.runs
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [("general.type", "mmproj", "projector"), ("general.type", "adapter", "adapter"), ("split.no", 1, "part")],
+)
+def test_kinds(tmp_path: Path, key: str, value: object, kind: str) -> None:
+    assert facts_of(small_gguf().add(key, value), tmp_path).kind == kind
+
+
+def test_latent_attention_has_a_small_cache(tmp_path: Path) -> None:
+    changes = {"llama__attention__kv_lora_rank": 512, "llama__rope__dimension_count": 64}
+    assert facts_of(small_gguf(**changes), tmp_path).kv_bytes_per_token == 2 * (512 + 64) * 2
+
+
+@pytest.mark.parametrize(
+    ("size", "ram", "vram", "kind", "label"),
+    [
+        (4, 16, 12, FitKind.GPU, "Runs on the GPU"),
+        (17, 32, 12, FitKind.SPLIT, "GPU + RAM"),
+        (4, 16, 0, FitKind.RAM, "Runs in RAM"),
+        (30, 16, 8, FitKind.SHORT, "Needs 10 GiB more RAM"),
+        (30, 16, 0, FitKind.SHORT, "Needs 17 GiB more RAM"),
+    ],
+)
+def test_fit(tmp_path: Path, size: int, ram: int, vram: int, kind: FitKind, label: str) -> None:
+    facts = facts_of(small_gguf(), tmp_path)
+    fit = estimate_fit(size * GIB, facts, Machine(ram * GIB, vram * GIB))
+    assert (fit.kind, fit.label) == (kind, label)
+    assert fit.speed is None
+    assert "GiB" in fit.reason
+
+
+def test_speed_only_from_a_planner(tmp_path: Path) -> None:
+    facts = facts_of(small_gguf(), tmp_path)
+    fit = estimate_fit(17 * GIB, facts, Machine(32 * GIB, 12 * GIB), lambda facts, size, context: 21.4)
+    assert fit.label == "GPU + RAM: ~21 tok/s predicted"
+    assert estimate_fit(99 * GIB, facts, Machine(32 * GIB), lambda *_: 5.0).speed is None
+
+
+def test_before_the_header_is_read_the_reason_says_so() -> None:
+    fit = estimate_fit(4 * GIB, None, Machine(16 * GIB))
+    assert not fit.from_header
+    assert "on top" in fit.reason
