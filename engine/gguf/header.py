@@ -12,6 +12,8 @@ import os
 import struct
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.errors import FileError, UnsupportedError
 from engine.gguf.errors import TruncatedFileError, display_name, malformed, shown
 from engine.gguf.metadata import SCALAR_BYTES, Entry, Metadata, ValueType
@@ -27,6 +29,7 @@ MAX_KEY_BYTES = (1 << 16) - 1
 MAX_DIMS = 4
 MIN_ALIGNMENT = 8
 DEFAULT_ALIGNMENT = 32
+_FIRST_READ = 1 << 18
 _SMALLEST_PAIR = 14  # key of one byte, type, value of one byte
 _SMALLEST_TENSOR = 25  # name of one byte, no dims, type, offset
 
@@ -57,7 +60,7 @@ class _Cursor:
 
     def __init__(self, fd: int, file_bytes: int, path: str) -> None:
         self.fd, self.file_bytes, self.path = fd, file_bytes, path
-        self.buffer = bytearray()
+        self.buffer = memoryview(b"")
         self.position = 0
 
     def require(self, count: int, what: str) -> int:
@@ -77,18 +80,26 @@ class _Cursor:
             )  # fmt: skip
         if end > MAX_HEADER_BYTES:
             raise malformed(self.path, f"{what} ends at byte {end}, and a header has at most {MAX_HEADER_BYTES}")
-        wanted = min(self.file_bytes, MAX_HEADER_BYTES, max(end, 2 * len(self.buffer), 1 << 16))
-        while len(self.buffer) < wanted:
-            chunk = os.pread(self.fd, wanted - len(self.buffer), len(self.buffer))
-            if not chunk:
+        have = len(self.buffer)
+        wanted = min(self.file_bytes, MAX_HEADER_BYTES, max(end, 2 * have, _FIRST_READ))
+        grown = np.empty(wanted, np.uint8).data  # not zeroed first: that costs as much as reading
+        grown[:have] = self.buffer
+        while have < wanted:
+            count = os.preadv(self.fd, [grown[have:]], have)
+            if not count:
                 raise FileError(f"{display_name(self.path)} became shorter while it was read.")
-            self.buffer += chunk
+            have += count
+        self.buffer = grown
+
+    def unpack(self, layout: struct.Struct, what: str) -> tuple[int, ...]:
+        begin = self.require(layout.size, what)
+        return layout.unpack_from(self.buffer, begin)
 
     def u32(self, what: str) -> int:
-        return int(_U32.unpack_from(self.buffer, self.require(4, what))[0])
+        return self.unpack(_U32, what)[0]
 
     def u64(self, what: str) -> int:
-        return int(_U64.unpack_from(self.buffer, self.require(8, what))[0])
+        return self.unpack(_U64, what)[0]
 
     def string(self, what: str) -> bytes:
         length = self.u64(what)
@@ -111,12 +122,11 @@ def parse_header(fd: int, file_bytes: int, path: str) -> Header:
     pair_count = cursor.u64("the metadata count")
     _check_count(cursor, "metadata entries", pair_count, _SMALLEST_PAIR, MAX_PAIRS)
     entries = _read_pairs(cursor, pair_count)
-    metadata = Metadata(path, cursor.buffer, entries)
-    alignment = _alignment(metadata)
+    alignment = _alignment(Metadata(path, cursor.buffer, entries))
     _check_count(cursor, "tensors", tensor_count, _SMALLEST_TENSOR, MAX_TENSORS)
     raw = [_read_tensor(cursor, index) for index in range(tensor_count)]
     header_bytes = cursor.position
-    del cursor.buffer[header_bytes:]
+    metadata = Metadata(path, cursor.buffer[:header_bytes].toreadonly(), entries)
     data_offset = -(-header_bytes // alignment) * alignment
     tensors = _place_tensors(path, file_bytes, data_offset, alignment, raw)
     data_end = max((t.offset + t.n_bytes for t in tensors.values()), default=header_bytes)
@@ -192,7 +202,7 @@ def _read_value(cursor: _Cursor, what: str) -> Entry:
         begin = cursor.position
         cursor.require(cursor.u64(what) if kind is ValueType.STRING else SCALAR_BYTES[kind], what)
         return Entry(kind, begin, None, 1)
-    item_id, count = _ARRAY.unpack_from(cursor.buffer, cursor.require(12, what))
+    item_id, count = cursor.unpack(_ARRAY, what)
     item = _value_type(cursor, item_id, what)
     if item is ValueType.ARRAY:
         raise UnsupportedError(f"{display_name(cursor.path)}: {what} is an array of arrays, which no model needs.")
@@ -237,8 +247,8 @@ def _read_tensor(cursor: _Cursor, index: int) -> _RawTensor:
     n_dims = cursor.u32(what)
     if n_dims > MAX_DIMS:
         raise malformed(cursor.path, f"tensor {shown(name)} has {n_dims} dimensions; at most {MAX_DIMS} are possible")
-    dims = _DIMS[n_dims].unpack_from(cursor.buffer, cursor.require(8 * n_dims, what))
-    type_id, offset = _TYPE_OFFSET.unpack_from(cursor.buffer, cursor.require(12, what))
+    dims = cursor.unpack(_DIMS[n_dims], what)
+    type_id, offset = cursor.unpack(_TYPE_OFFSET, what)
     return name, dims, type_id, offset
 
 

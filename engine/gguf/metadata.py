@@ -74,8 +74,8 @@ class Entry:
 class StringArray(Sequence[str]):
     """Strings of an array, decoded one by one on demand. Bytes that are no UTF-8 come out as U+FFFD; see `raw`."""
 
-    def __init__(self, header: bytearray, position: int, count: int) -> None:
-        self._header = memoryview(header).toreadonly()
+    def __init__(self, header: memoryview, position: int, count: int) -> None:
+        self._header = header
         self._offsets: npt.NDArray[np.int64] = _cpu.string_offsets(header, position, count)
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ Value = int | float | bool | str | npt.NDArray[Any] | StringArray
 class Metadata(Mapping[str, Value]):
     """A file's key-value pairs. As a mapping it gives values as they stand; the typed methods read or refuse."""
 
-    def __init__(self, path: str, header: bytearray, entries: dict[str, Entry]) -> None:
+    def __init__(self, path: str, header: memoryview, entries: dict[str, Entry]) -> None:
         self.path = path
         self._header = header
         self._entries = entries
@@ -129,7 +129,6 @@ class Metadata(Mapping[str, Value]):
             return StringArray(self._header, entry.position, entry.count)
         if entry.item is not None:
             items = np.frombuffer(self._header, _FORMATS[entry.item], entry.count, entry.position)
-            items.flags.writeable = False
             return items.view(np.bool_) if entry.item is ValueType.BOOL else items
         if entry.kind is ValueType.STRING:
             return self._string_bytes(entry).decode("utf-8", "replace")
