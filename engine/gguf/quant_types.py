@@ -55,6 +55,7 @@ class QuantType(enum.IntEnum):
     MXFP4 = 39, 32, 17
     NVFP4 = 40, 64, 36
     Q1_0 = 41, 128, 18
+    Q2_0 = 42, 64, 18
 
     def row_bytes(self, elements: int) -> int:
         """Bytes of a row; ValueError where the row is no whole number of blocks."""

@@ -25,7 +25,8 @@ class GGUFFile:
         self.path: Path = shards[0].path
         self.shards: tuple[Path, ...] = tuple(shard.path for shard in shards)
         self.metadata: Metadata = shards[0].header.metadata
-        self.file_bytes: int = sum(shard.file_bytes for shard in shards)
+        self.shard_bytes: tuple[int, ...] = tuple(shard.file_bytes for shard in shards)
+        self.file_bytes: int = sum(self.shard_bytes)
         self.tensors: Mapping[str, TensorInfo] = MappingProxyType(_all_tensors(shards))
 
     @classmethod

@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Build, type[EngineError], str]] = {
         lambda: GGUFBuilder().tensor("t", (8,), offset=2**64 - 32), TruncatedFileError, "tensor 't' takes bytes",
     ),
     "unknown type past the end": (
-        lambda: GGUFBuilder().tensor_raw("t", (8,), 42, offset=1 << 40), TruncatedFileError, "tensor 't' takes bytes",
+        lambda: GGUFBuilder().tensor_raw("t", (8,), 43, offset=1 << 40), TruncatedFileError, "tensor 't' takes bytes",
     ),
     "offset not aligned": (
         lambda: GGUFBuilder().tensor("t", (64,), offset=8), FormatError, "'t' begins at offset 8, no multiple of 32",

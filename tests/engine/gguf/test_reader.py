@@ -99,14 +99,14 @@ def test_tensors_may_stand_in_any_order_and_apart(tmp_path: Path) -> None:
 
 
 def test_unknown_types_are_listed_and_named(tmp_path: Path) -> None:
-    builder = GGUFBuilder().tensor_raw("odd", (256, 2), 42, bytes(100)).tensor("even", (8,))
+    builder = GGUFBuilder().tensor_raw("odd", (256, 2), 43, bytes(100)).tensor("even", (8,))
     builder.tensor_raw("last", (256,), 139, bytes(64))
     with GGUFFile.open(builder.write(tmp_path / "m.gguf")) as file:
         odd = file.tensors["odd"]
-        assert odd.type_name == "unsupported type 42" and not odd.is_known_type
+        assert odd.type_name == "unsupported type 43" and not odd.is_known_type
         assert odd.n_bytes == 128 == file.tensors["even"].offset - odd.offset  # as far as the next one
         assert file.tensors["last"].n_bytes == 64
-        with pytest.raises(UnsupportedError, match="'odd' is of unsupported type 42"):
+        with pytest.raises(UnsupportedError, match="'odd' is of unsupported type 43"):
             _ = odd.type
 
 

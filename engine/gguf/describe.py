@@ -1,0 +1,279 @@
+"""What a model file holds, for people (`app info FILE`, see describe_text) and as JSON (`--json`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.errors import EngineError
+from engine.gguf.errors import display_name
+from engine.gguf.metadata import Metadata, StringArray
+from engine.gguf.reader import GGUFFile
+from engine.models import ModelSpec, build_graph, load_spec
+from engine.models.quantization import quantization_name
+from engine.models.spec import ExpertsSpec
+from kernels import _cpu
+
+Kind = Literal["model", "projector", "adapter", "vocabulary"]
+_FIRST_ITEMS = 8  # of an array
+_KNOWN_PREFIXES = ("general.", "tokenizer.", "split.", "quantize.")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRow:
+    """`value`: a string or number as it stands; of arrays the first items."""
+
+    key: str
+    type: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """`shape` in numpy order, `offset` in the file of number `shard`."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    bytes: int
+    offset: int
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """All tensors of one type; `native`: our own kernels compute with it."""
+
+    type: str
+    tensors: int
+    elements: int
+    bytes: int
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRow:
+    file: str
+    bytes: int
+    tensors: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpecSummary:
+    """The model's sizes, where its architecture is one that Tessera builds itself."""
+
+    layers: int
+    width: int
+    vocabulary: int
+    context_length: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    feed_forward: int
+    experts: int
+    experts_used: int
+    tied_output: bool
+    rope: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileDescription:
+    path: str
+    name: str
+    kind: Kind
+    architecture: str
+    engine: Literal["native", "compatibility"]
+    engine_reason: str  # why it is not native
+    quantization: str
+    parameters: int
+    gguf_version: int
+    file_bytes: int
+    spec: SpecSummary | None
+    notes: tuple[str, ...]  # what is odd about the file
+    types: tuple[TypeRow, ...]
+    shards: tuple[ShardRow, ...]
+    metadata: tuple[MetadataRow, ...]
+    tensors: tuple[TensorRow, ...]
+
+
+def describe(path: str | os.PathLike[str]) -> FileDescription:
+    """Reads headers only. The errors are those of GGUFFile.open; an unknown architecture or type is none."""
+    with GGUFFile.open(path) as file:
+        return describe_file(file)
+
+
+def describe_file(file: GGUFFile) -> FileDescription:
+    spec, obstacle = _native_spec(file)
+    kind = file_kind(file)
+    return FileDescription(
+        path=os.fspath(file.path).encode("utf-8", "replace").decode(),
+        name=_text(file.metadata, "general.name") or display_name(file.path),
+        kind=kind,
+        architecture=_text(file.metadata, "general.architecture"),
+        engine="compatibility" if obstacle else "native",
+        engine_reason=obstacle,
+        quantization=_quantization(file),
+        parameters=sum(info.elements for info in file.tensors.values()),
+        gguf_version=file.version,
+        file_bytes=file.file_bytes,
+        spec=None if spec is None else _summary(spec),
+        notes=tuple(_notes(file, kind, spec)),
+        types=_types(file),
+        shards=tuple(_shards(file)),
+        metadata=tuple(
+            MetadataRow(key, file.metadata.entry(key).label, _shown_value(file.metadata[key])) for key in file.metadata
+        ),
+        tensors=tuple(
+            TensorRow(info.name, info.shape, info.type_name, info.n_bytes, info.offset, info.shard)
+            for info in file.tensors.values()
+        ),
+    )
+
+
+def file_kind(file: GGUFFile) -> Kind:
+    """A projector (of images or sound) and an adapter belong to a model and are none."""
+    stated = _text(file.metadata, "general.type")
+    if stated in ("mmproj", "projector") or _text(file.metadata, "general.architecture") == "clip":
+        return "projector"
+    if stated == "adapter":
+        return "adapter"
+    return "model" if file.tensors else "vocabulary"
+
+
+def to_json(description: FileDescription) -> str:
+    return json.dumps(dataclasses.asdict(description), ensure_ascii=False, allow_nan=False, indent=2)
+
+
+# --- parts ------------------------------------------------------------------------------------------------------
+
+
+def _native_spec(file: GGUFFile) -> tuple[ModelSpec | None, str]:
+    """The spec, where there is one, and why our own engine cannot run the file; "" if it can."""
+    try:
+        spec = load_spec(file)
+        weights = build_graph(spec).weights.values()
+    except EngineError as error:
+        return None, error.cause
+    foreign = Counter(tensor.type_name for tensor in weights if tensor.type_id not in _cpu.QUANT_TYPES)
+    if foreign:
+        listed = ", ".join(f"{count} of {name}" for name, count in foreign.items())
+        return spec, f"Tessera's own kernels do not know the type of some tensors: {listed}."
+    return spec, ""
+
+
+def _summary(spec: ModelSpec) -> SpecSummary:
+    first = spec.layers[0]
+    experts = next((layer.feed_forward for layer in spec.layers if isinstance(layer.feed_forward, ExpertsSpec)), None)
+    rope = first.attention.rope
+    scaling = "yarn" if rope.yarn else "factors" if rope.factors else "linear" if rope.scale != 1 else "none"
+    return SpecSummary(
+        layers=len(spec.layers),
+        width=spec.width,
+        vocabulary=spec.vocabulary_size,
+        context_length=spec.context_length,
+        heads=first.attention.heads,
+        kv_heads=first.attention.kv_heads,
+        head_dim=first.attention.key_dim,
+        feed_forward=first.feed_forward.width,
+        experts=experts.count if experts else 0,
+        experts_used=experts.used if experts else 0,
+        tied_output=spec.tied_output,
+        rope=f"{rope.mode}, base {rope.base:g}, scaling {scaling}",
+    )
+
+
+def _notes(file: GGUFFile, kind: Kind, spec: ModelSpec | None) -> list[str]:
+    metadata, notes = file.metadata, list(spec.warnings) if spec is not None else []
+    architecture = _text(metadata, "general.architecture")
+    if not architecture:
+        notes.append("It names no architecture.")
+    if kind == "projector":
+        notes.append("It is a projector for images or sound, to be used beside a model; alone it cannot chat.")
+    if kind in ("model", "vocabulary"):
+        notes += _tokenizer_notes(metadata)
+    if kind == "model":
+        notes += _block_notes(file, architecture)
+    foreign = Counter(info.type_name for info in file.tensors.values() if not info.is_known_type)
+    notes += [f"{count} tensors are of {name}, made by another engine." for name, count in foreign.items()]
+    known = (*_KNOWN_PREFIXES, f"{architecture}.") if architecture else _KNOWN_PREFIXES
+    unknown = [key for key in metadata if not key.startswith(known)]
+    if unknown:
+        listed = ", ".join(unknown[:5]) + (" …" if len(unknown) > 5 else "")
+        notes.append(f"{len(unknown)} metadata keys belong to no known group: {listed}")
+    return notes
+
+
+def _tokenizer_notes(metadata: Metadata) -> list[str]:
+    if "tokenizer.ggml.tokens" not in metadata:
+        return ["It has no vocabulary."]
+    notes = []
+    if _text(metadata, "tokenizer.ggml.model") == "gpt2":
+        split = _text(metadata, "tokenizer.ggml.pre")
+        if split in ("", "default"):
+            stated = "says “default”" if split else "is missing"
+            notes.append(f"The name of its pre-tokenizer {stated}: text may be cut into the wrong tokens.")
+    if not _text(metadata, "tokenizer.chat_template"):
+        notes.append("It has no chat template: a general one is used.")
+    if "tokenizer.ggml.eos_token_id" not in metadata:
+        notes.append("It names no end-of-text token.")
+    return notes
+
+
+def _block_notes(file: GGUFFile, architecture: str) -> list[str]:
+    key = f"{architecture}.block_count"
+    stated = file.metadata.get(key)
+    numbers = {int(match[1]) for name in file.tensors if (match := re.match(r"blk\.(\d{1,9})\.", name))}
+    if not isinstance(stated, int) or stated == len(numbers):
+        return []
+    return [f"{key} is {stated}, and tensors of {len(numbers)} blocks are there."]
+
+
+def _quantization(file: GGUFFile) -> str:
+    try:
+        return quantization_name(file)
+    except EngineError:
+        return ""
+
+
+def _types(file: GGUFFile) -> tuple[TypeRow, ...]:
+    tensors, elements, sizes = Counter[int](), Counter[int](), Counter[int]()
+    names = {}
+    for info in file.tensors.values():
+        names[info.type_id] = info.type_name
+        tensors[info.type_id] += 1
+        elements[info.type_id] += info.elements
+        sizes[info.type_id] += info.n_bytes
+    rows = [TypeRow(names[i], tensors[i], elements[i], sizes[i], i in _cpu.QUANT_TYPES) for i in names]
+    return tuple(sorted(rows, key=lambda row: -row.bytes))
+
+
+def _shards(file: GGUFFile) -> list[ShardRow]:
+    counts = Counter(info.shard for info in file.tensors.values())
+    return [
+        ShardRow(display_name(path), size, counts[number])
+        for number, (path, size) in enumerate(zip(file.shards, file.shard_bytes, strict=True))
+    ]
+
+
+def _text(metadata: Metadata, key: str) -> str:
+    """A string's text; "" where the key is missing or no string."""
+    value = metadata.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _shown_value(value: Any) -> Any:
+    if isinstance(value, StringArray):
+        return value[:_FIRST_ITEMS]
+    if isinstance(value, np.ndarray):
+        return [_shown_value(item) for item in value[:_FIRST_ITEMS].tolist()]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no word for it
+    return value
