@@ -1,0 +1,1 @@
+"""The chat page: conversations, transcript, composer, and the models behind them."""

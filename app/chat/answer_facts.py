@@ -1,0 +1,110 @@
+"""What stands under an answer: engine, tokens, speeds, and why it ended. Free of Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.chat.generation import Generation
+from app.store.records import Message, Status
+from app.translation import tr
+from engine.messages import FinishReason
+
+
+def summary(message: Message) -> str:
+    """One line, the most telling first."""
+    details = message.details
+    parts: list[str] = []
+    if engine := details.get("engine"):
+        parts.append(engine_name(engine))
+    if tokens := details.get("generated_tokens"):
+        parts.append(tr("{count} tokens", count=tokens))
+    if speed := details.get("decode_speed"):
+        parts.append(tr("decode {speed} tok/s", speed=format_speed(speed)))
+    if speed := details.get("prefill_speed"):
+        parts.append(tr("prefill {speed} tok/s", speed=format_speed(speed)))
+    if "ttft" in details:
+        parts.append(tr("first token {seconds}", seconds=format_seconds(details["ttft"])))
+    if ending := ending_of(message):
+        parts.append(ending)
+    return "  ·  ".join(parts)
+
+
+def tooltip(message: Message) -> str:
+    """Everything that was measured, one fact a line."""
+    details = message.details
+    lines: list[str] = []
+    if model := details.get("model"):
+        quantization = details.get("quantization", "")
+        lines.append(f"{model} {quantization}".strip())
+    if "prompt_tokens" in details:
+        new = details["prompt_tokens"] - details.get("reused_tokens", 0)
+        lines.append(tr("{new} of {all} prompt tokens were new", new=new, all=details["prompt_tokens"]))
+    if depth := details.get("depth"):
+        lines.append(tr("Measured at a depth of {depth} tokens", depth=depth))
+    return "\n".join(lines)
+
+
+def engine_name(engine: str) -> str:
+    return tr("native engine") if engine == "native" else tr("compatibility engine")
+
+
+def ending_of(message: Message) -> str:
+    """Why the answer ended."""
+    if message.status is Status.STREAMING:
+        return ""
+    if message.status is Status.INTERRUPTED:
+        return tr("interrupted")
+    endings = {
+        FinishReason.STOP.value: tr("complete"),
+        FinishReason.LENGTH.value: tr("ended at the token limit"),
+        FinishReason.CONTEXT_FULL.value: tr("ended: the context is full"),
+        FinishReason.ABORTED.value: tr("stopped by you"),
+        FinishReason.ERROR.value: tr("ended by an error"),
+    }
+    return endings.get(message.details.get("reason", ""), "")
+
+
+def progress(generation: Generation) -> str:
+    """What is going on, while it goes on."""
+    if generation.stopping:
+        return tr("Stopping…")
+    if generation.tokens:
+        speed = generation.decode_speed
+        count = tr("{count} tokens", count=generation.tokens)
+        return f"{count}  ·  " + tr("{speed} tok/s", speed=format_speed(speed)) if speed else count
+    if generation.prompt_tokens:
+        return tr(
+            "Reading the prompt: {done} of {all} tokens",
+            done=generation.prefilled_tokens,
+            all=generation.prompt_tokens,
+        )
+    return tr("Waiting for the model…")
+
+
+def notes(message: Message) -> list[tuple[str, bool]]:
+    """Remarks under the answer's text: (words, whether it is an error)."""
+    details = message.details
+    found: list[tuple[str, bool]] = []
+    if trimmed := details.get("trimmed_messages"):
+        found.append((tr("{count} of the oldest messages were left out to fit the context.", count=trimmed), False))
+    found.extend((str(warning), False) for warning in details.get("warnings", ()))
+    if message.status is Status.INTERRUPTED:
+        found.append((tr("Tessera ended while this answer was being written. What had come is kept."), False))
+    if error := details.get("error"):
+        found.append((error_words(error), True))
+    return found
+
+
+def error_words(error: Mapping[str, Any]) -> str:
+    return "\n".join(str(error[part]) for part in ("cause", "done", "remedy") if error.get(part))
+
+
+def format_speed(speed: float) -> str:
+    return f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
+
+
+def format_seconds(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"

@@ -1,0 +1,233 @@
+"""The chat page: model picker above, transcript, problems, composer below."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMessageBox, QProgressBar, QToolButton, QVBoxLayout, QWidget
+
+from app.chat.composer import Composer
+from app.chat.empty_page import EmptyPage
+from app.chat.model_picker import ModelPicker
+from app.chat.session import ChatSession
+from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN
+from app.chat.transcript.transcript import Transcript
+from app.model_controller import ModelController
+from app.problem_stack import ProblemStack
+from app.problems import Action, Problem, Problems
+from app.store.records import Message, Status
+from app.theme.theme import Theme
+from app.translation import tr
+from engine.messages import Overflow
+
+ANSWER_PROBLEM = "answer"
+
+
+class ChatPage(QWidget):
+    """Assembles the widgets and joins them to the session; decides nothing itself."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        session: ChatSession,
+        models: ModelController,
+        problems: Problems,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setObjectName("chatPage")
+        self._theme = theme
+        self._session = session
+        self._models = models
+        self._problems = problems
+        self.picker = ModelPicker(theme, models, self)
+        self.top_bar = QHBoxLayout()
+        self.transcript = Transcript(theme, self)
+        self.empty = EmptyPage(theme, models, self)
+        self.problem_stack = ProblemStack(problems, theme, self)
+        self.composer = Composer(theme, self)
+        self.to_bottom = QToolButton(self.transcript)
+        self._assemble()
+        self._connect()
+        self._show_path()
+
+    def _assemble(self) -> None:
+        bar = QWidget(self)
+        bar.setObjectName("topBar")
+        bar.setLayout(self.top_bar)
+        self.top_bar.setContentsMargins(14, 8, 14, 8)
+        self.top_bar.addWidget(self.picker)
+        self.top_bar.addStretch(1)
+        self.loading = QProgressBar(self)
+        self.loading.setObjectName("loading")
+        self.loading.setTextVisible(False)
+        self.loading.setFixedHeight(3)
+        self.loading.setRange(0, 1000)
+        self.loading.setAccessibleName(tr("Loading the model"))
+        self.hint = QLabel(self)
+        self.hint.setObjectName("hint")
+        self.hint.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self.bottom = QWidget(self)
+        bottom = QVBoxLayout(self.bottom)
+        bottom.setContentsMargins(SIDE_MARGIN, 4, SIDE_MARGIN, 10)
+        bottom.setSpacing(8)
+        bottom.addWidget(self.problem_stack)
+        bottom.addWidget(self.composer)
+        bottom.addWidget(self.hint)
+        self.to_bottom.setObjectName("toBottom")
+        self.to_bottom.setIconSize(QSize(18, 18))
+        self.to_bottom.setFixedSize(36, 36)
+        self.to_bottom.setToolTip(tr("To the latest message"))
+        self.to_bottom.setAccessibleName(tr("To the latest message"))
+        self.to_bottom.hide()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(bar)
+        layout.addWidget(self.loading)
+        layout.addWidget(self.empty, 1)
+        layout.addWidget(self.transcript, 1)
+        layout.addWidget(self.bottom)
+        self._apply_theme()
+
+    def _connect(self) -> None:
+        session, transcript = self._session, self.transcript
+        session.opened.connect(self._opened)
+        session.path_changed.connect(lambda: self._show_path(keep_place=True))
+        session.message_added.connect(self._added)
+        session.message_grew.connect(lambda message, _text: transcript.grow(message))
+        session.message_changed.connect(self._changed)
+        session.progressed.connect(transcript.show_progress)
+        session.busy_changed.connect(self._busy)
+        transcript.copy_requested.connect(self._copy)
+        transcript.regenerate_requested.connect(lambda message: session.regenerate(message.id))
+        transcript.link_activated.connect(self._ask_to_open)
+        transcript.at_bottom_changed.connect(lambda there: self.to_bottom.setVisible(not there))
+        self.to_bottom.clicked.connect(transcript.scroll_to_bottom)
+        self.composer.send_requested.connect(self._send)
+        self.composer.stop_requested.connect(session.stop)
+        self._models.changed.connect(self._model_changed)
+        self._theme.changed.connect(self._apply_theme)
+        transcript.installEventFilter(self)
+        self._model_changed()
+
+    # --- what the session says ---
+
+    def _opened(self) -> None:
+        self._problems.clear(ANSWER_PROBLEM)
+        self._show_path()
+        self.composer.setFocus()
+
+    def _show_path(self, *, keep_place: bool = False) -> None:
+        path = self._session.path()
+        self.transcript.set_messages(path, keep_place=keep_place)
+        self._show_transcript(bool(path))
+        generation = self._session.generation
+        if generation is not None:
+            self.transcript.show_progress(generation)
+
+    def _show_transcript(self, shown: bool) -> None:
+        self.transcript.setVisible(shown)
+        self.empty.setVisible(not shown)
+
+    def _added(self, message: Message) -> None:
+        self._show_transcript(True)
+        self.transcript.append(message)
+
+    def _changed(self, message: Message) -> None:
+        self.transcript.refresh(message)
+        error = message.details.get("error")
+        if message.status is Status.FAILED and error is not None:
+            self._offer_remedy(message, error)
+
+    def _offer_remedy(self, message: Message, error: dict[str, str]) -> None:
+        """The visible choice where a prompt is longer than the context; for other errors, another try."""
+        if error["kind"] == "ContextOverflowError":
+            trim = Action(
+                tr("Leave out the oldest messages"),
+                lambda: self._session.regenerate(message.id, Overflow.TRIM_OLDEST),
+                primary=True,
+            )
+            actions: tuple[Action, ...] = (trim, Action(tr("Stop here"), lambda: None))
+        else:
+            again = Action(tr("Try again"), lambda: self._session.regenerate(message.id), primary=True)
+            actions = (again,)
+        self._problems.show(
+            Problem(ANSWER_PROBLEM, error["cause"], error.get("done", ""), error.get("remedy", ""), actions)
+        )
+
+    def _busy(self, busy: bool) -> None:
+        self.composer.set_busy(busy)
+        self.transcript.set_read_only(busy)
+
+    def _model_changed(self) -> None:
+        models = self._models
+        loading = models.loading_path is not None
+        self.loading.setProperty("idle", not loading)
+        self.loading.setValue(round(models.loading_fraction * 1000) if loading else 0)
+        self.hint.setText(_hint(models))
+
+    # --- what the owner does ---
+
+    def _send(self, text: str) -> None:
+        if not self._models.is_usable:
+            choose = Action(tr("Choose a model"), self.picker.open_menu, primary=True)
+            self._problems.show(
+                Problem(
+                    "no-model",
+                    tr("No model is loaded, so nobody can answer."),
+                    tr("Your message is still in the box."),
+                    tr("Choose a model, then send it."),
+                    (choose,),
+                    serious=False,
+                )
+            )
+            return
+        self._problems.clear("no-model")
+        self._problems.clear(ANSWER_PROBLEM)
+        self.composer.clear()
+        self._session.send(text)
+
+    def _copy(self, message: Message) -> None:
+        QGuiApplication.clipboard().setText(message.content)
+
+    def _ask_to_open(self, link: str) -> None:
+        """No link is followed unasked, and only to the web or to mail."""
+        url = QUrl(link)
+        if url.scheme() not in ("http", "https", "mailto"):
+            return
+        box = QMessageBox(self)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setWindowTitle(tr("Open a link"))
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(tr("Open this address in your browser?"))
+        box.setInformativeText(link)
+        box.setStandardButtons(QMessageBox.StandardButton.Open | QMessageBox.StandardButton.Cancel)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.accepted.connect(lambda: QDesktopServices.openUrl(url))
+        box.open()
+
+    # --- looks ---
+
+    def _apply_theme(self) -> None:
+        self.to_bottom.setIcon(self._theme.icon("arrow-down", "text"))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.transcript and event.type() == QEvent.Type.Resize:
+            button, area = self.to_bottom, self.transcript
+            button.move((area.width() - button.width()) // 2, area.height() - button.height() - 10)
+        return False
+
+    def resizeEvent(self, event: QEvent) -> None:
+        super().resizeEvent(event)
+        margin = max(SIDE_MARGIN, (self.width() - COLUMN_WIDTH) // 2 - 12)
+        self.bottom.layout().setContentsMargins(margin, 4, margin, 10)
+
+
+def _hint(models: ModelController) -> str:
+    info = models.info
+    if info is None:
+        return tr("Answers are made on this computer. Nothing leaves it.")
+    if info.engine == "compatibility":
+        return tr("Compatibility engine: placement is per layer.")
+    return tr("Models make mistakes. Check what matters.")

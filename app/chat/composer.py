@@ -1,0 +1,142 @@
+"""Where the owner writes: Enter sends, Shift+Enter breaks the line, and an input method is never cut short."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, QSize, Qt, Signal
+from PySide6.QtGui import QInputMethodEvent, QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QTextEdit, QToolButton, QVBoxLayout, QWidget
+
+from app.theme.theme import Theme
+from app.translation import tr
+
+MAX_LINES = 9
+
+
+class ComposerEdit(QTextEdit):
+    """Plain text only; grows with its lines."""
+
+    submitted = Signal()
+    lines_changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("composerEdit")
+        self.setAcceptRichText(False)
+        self.setTabChangesFocus(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.document().setDocumentMargin(2)
+        self._composing = False
+        self.document().documentLayout().documentSizeChanged.connect(self._fit)
+        self._fit()
+
+    @property
+    def is_composing(self) -> bool:
+        """An input method holds text that is not committed yet."""
+        return self._composing
+
+    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+        self._composing = bool(event.preeditString())
+        super().inputMethodEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            modifiers = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+            if self._composing:
+                return  # this Enter belongs to the input method
+            if modifiers == Qt.KeyboardModifier.ShiftModifier:
+                self.textCursor().insertBlock()
+                self.ensureCursorVisible()
+                return
+            if modifiers in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.ControlModifier):
+                self.submitted.emit()
+                return
+        super().keyPressEvent(event)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        if source.hasText():
+            self.insertPlainText(source.text())
+
+    def sizeHint(self) -> QSize:
+        return QSize(300, self.height())
+
+    def _fit(self) -> None:
+        line = self.fontMetrics().lineSpacing()
+        wanted = round(self.document().size().height())
+        self.setFixedHeight(max(line + 6, min(wanted, line * MAX_LINES + 6)) + 2)
+        self.lines_changed.emit()
+
+
+class Composer(QFrame):
+    """The card at the bottom: text, and one round button that sends or stops."""
+
+    send_requested = Signal(str)
+    stop_requested = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("composer")
+        self._theme = theme
+        self._busy = False
+        self.edit = ComposerEdit(self)
+        self.edit.setAccessibleName(tr("Message"))
+        self.edit.setPlaceholderText(tr("Write a message"))
+        self.edit.submitted.connect(self._submit)
+        self.edit.textChanged.connect(self._update_button)
+        self.button = QToolButton(self)
+        self.button.setObjectName("send")
+        self.button.setIconSize(QSize(20, 20))
+        self.button.setFixedSize(36, 36)
+        self.button.clicked.connect(self._clicked)
+        row = QHBoxLayout()
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self.edit, 1, Qt.AlignmentFlag.AlignVCenter)
+        row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 8, 8, 8)
+        layout.addLayout(row)
+        self.setFocusProxy(self.edit)
+        theme.changed.connect(self._apply_theme)
+        self._apply_theme()
+
+    @property
+    def text(self) -> str:
+        return self.edit.toPlainText()
+
+    def set_text(self, text: str) -> None:
+        self.edit.setPlainText(text)
+        cursor = self.edit.textCursor()
+        cursor.movePosition(cursor.MoveOperation.End)
+        self.edit.setTextCursor(cursor)
+
+    def clear(self) -> None:
+        self.edit.clear()
+
+    def set_busy(self, busy: bool) -> None:
+        self._busy = busy
+        self._update_button()
+
+    def _submit(self) -> None:
+        if not self._busy and self.text.strip():
+            self.send_requested.emit(self.text)
+
+    def _clicked(self) -> None:
+        if self._busy:
+            self.stop_requested.emit()
+        else:
+            self._submit()
+
+    def _update_button(self) -> None:
+        ready = self._busy or bool(self.text.strip())
+        words = tr("Stop") if self._busy else tr("Send")
+        self.button.setEnabled(ready)
+        self.button.setIcon(self._theme.icon("stop" if self._busy else "send", "on_accent" if ready else "muted"))
+        self.button.setToolTip(words)
+        self.button.setAccessibleName(words)
+
+    def _apply_theme(self) -> None:
+        self.edit.setFont(self._theme.font(self._theme.type.body))
+        self.edit._fit()
+        self._update_button()

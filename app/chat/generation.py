@@ -1,0 +1,100 @@
+"""One answer while it is being written: what has arrived, and how fast. Free of Qt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from app.store.records import Message, Status
+from engine.messages import (
+    FinishReason,
+    GenerationFinished,
+    GenerationStarted,
+    GenerationStats,
+    ModelInfo,
+    PrefillProgress,
+    TokenEvent,
+)
+
+_STATUS = {
+    FinishReason.STOP: Status.COMPLETE,
+    FinishReason.LENGTH: Status.COMPLETE,
+    FinishReason.CONTEXT_FULL: Status.COMPLETE,
+    FinishReason.ABORTED: Status.STOPPED,
+    FinishReason.ERROR: Status.FAILED,
+}
+
+
+@dataclass(slots=True)
+class Generation:
+    """Ties a request to the message it fills. Speeds count the tokens that really came."""
+
+    request_id: str
+    message: Message
+    clock: Callable[[], float] = time.monotonic
+    prompt_tokens: int = 0
+    prefilled_tokens: int = 0
+    tokens: int = 0
+    stopping: bool = False
+    first_token_at: float | None = None
+    last_token_at: float | None = None
+
+    @property
+    def decode_speed(self) -> float:
+        """Tokens per second so far, without the first one."""
+        if self.first_token_at is None or self.last_token_at is None or self.tokens < 2:
+            return 0.0
+        seconds = self.last_token_at - self.first_token_at
+        return (self.tokens - 1) / seconds if seconds > 0 else 0.0
+
+    def started(self, event: GenerationStarted, model: ModelInfo | None) -> None:
+        self.prompt_tokens = event.prompt_tokens
+        self.prefilled_tokens = event.reused_tokens
+        details = self.message.details
+        details.update(prompt_tokens=event.prompt_tokens, reused_tokens=event.reused_tokens)
+        if event.trimmed_messages:
+            details["trimmed_messages"] = event.trimmed_messages
+        if event.warnings:
+            details["warnings"] = list(event.warnings)
+        if model is not None:
+            details.update(engine=model.engine, model=model.name, quantization=model.quantization)
+
+    def prefill(self, event: PrefillProgress) -> None:
+        self.prefilled_tokens = event.done_tokens
+        self.prompt_tokens = event.total_tokens
+
+    def token(self, event: TokenEvent) -> str:
+        """Append the text; returns what was appended."""
+        now = self.clock()
+        if event.tokens:
+            if self.first_token_at is None:
+                self.first_token_at = now
+            self.last_token_at = now
+            self.tokens += event.tokens
+        self.message.content += event.text
+        return event.text
+
+    def finished(self, event: GenerationFinished) -> None:
+        message = self.message
+        message.status = _STATUS[event.reason]
+        message.details["reason"] = event.reason.value
+        if event.stats is not None:
+            message.details.update(stats_details(event.stats))
+        if event.error is not None:
+            error = asdict(event.error)
+            del error["detail"]
+            message.details["error"] = error
+
+
+def stats_details(stats: GenerationStats) -> dict[str, float]:
+    """Measured times as plain values, for the message's row."""
+    return {
+        "prompt_tokens": stats.prompt_tokens,
+        "reused_tokens": stats.reused_tokens,
+        "generated_tokens": stats.generated_tokens,
+        "ttft": stats.time_to_first_token,
+        "prefill_speed": stats.prefill_speed,
+        "decode_speed": stats.decode_speed,
+        "depth": stats.depth,
+    }

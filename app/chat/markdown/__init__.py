@@ -1,0 +1,1 @@
+"""Markdown as it streams in: cut into blocks, and only the open block is parsed again."""

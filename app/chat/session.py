@@ -1,0 +1,264 @@
+"""The conversation on screen and the answers being written, on screen or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from PySide6.QtCore import QObject, Signal
+
+from app.chat.conversations import Conversations
+from app.chat.generation import Generation
+from app.engine_client import EngineClient
+from app.model_controller import ModelController
+from app.store.records import Message, Status, new_id
+from app.store.store_thread import StoreThread
+from app.store.tree import ConversationTree
+from engine.messages import (
+    Abort,
+    ChatMessage,
+    EngineStopped,
+    ErrorInfo,
+    Event,
+    FinishReason,
+    Generate,
+    GenerationFinished,
+    GenerationRequest,
+    GenerationStarted,
+    Overflow,
+    PrefillProgress,
+    SamplingParams,
+    TokenEvent,
+)
+
+
+class ChatSession(QObject):
+    """Sends, stops, regenerates; keeps the tree, the store and the screen in step."""
+
+    opened = Signal()  # another conversation, or none, is on screen: read `path` anew
+    path_changed = Signal()  # the same conversation, other messages
+    message_added = Signal(object)  # Message, at the end of the path
+    message_grew = Signal(object, str)  # Message, appended text
+    message_changed = Signal(object)  # Message: its status or details
+    progressed = Signal(object)  # Generation, on screen
+    busy_changed = Signal(bool)  # whether the conversation on screen is being answered
+    finished = Signal(object)  # Message, on screen or not
+
+    def __init__(
+        self,
+        client: EngineClient,
+        store: StoreThread,
+        conversations: Conversations,
+        model: ModelController,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._client = client
+        self._store = store
+        self._conversations = conversations
+        self._model = model
+        self._tree: ConversationTree | None = None
+        self._generations: dict[str, Generation] = {}
+        self._trees: dict[str, ConversationTree] = {}  # of conversations that are being answered
+        self._opening: str | None = None
+        self.sampling = SamplingParams()
+
+    # --- what is on screen ---
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self._tree.conversation_id if self._tree is not None else self._opening
+
+    @property
+    def tree(self) -> ConversationTree | None:
+        return self._tree
+
+    def path(self) -> list[Message]:
+        return self._tree.path() if self._tree is not None else []
+
+    @property
+    def generation(self) -> Generation | None:
+        """The answer being written in the conversation on screen."""
+        return self._generation_in(self.conversation_id)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.generation is not None
+
+    def new(self) -> None:
+        """An empty page; a conversation comes into being with its first message."""
+        self._show(None)
+
+    def open(self, conversation_id: str) -> None:
+        if conversation_id == self.conversation_id:
+            return
+        if (tree := self._trees.get(conversation_id)) is not None:
+            self._show(tree)
+            return
+        self._opening = conversation_id
+
+        def done(messages: list[Message]) -> None:
+            if self._opening == conversation_id:  # nothing else was opened meanwhile
+                self._show(ConversationTree(conversation_id, messages))
+
+        self._store.call(lambda store: store.messages(conversation_id), done)
+
+    def _show(self, tree: ConversationTree | None) -> None:
+        self._tree, self._opening = tree, None
+        self.opened.emit()
+        self.busy_changed.emit(self.is_busy)
+
+    # --- turns ---
+
+    def send(self, text: str) -> None:
+        """Append the owner's message and have it answered. Not while an answer is being written."""
+        if self.is_busy or not text.strip():
+            return
+        if self._tree is None:
+            self._show(ConversationTree(self._conversations.create(text).id))
+        assert self._tree is not None
+        last = self._tree.last()
+        message = Message(new_id(), self._tree.conversation_id, last.id if last else None, "user", text)
+        self._add(message)
+        self.message_added.emit(message)
+        self._answer(message.id)
+
+    def regenerate(self, message_id: str, overflow: Overflow = Overflow.ASK) -> None:
+        """A new version of an answer; the old one stays as a branch (unless nothing had come yet)."""
+        if self._tree is None or self.is_busy or message_id not in self._tree:
+            return
+        message = self._tree[message_id]
+        parent = message.parent_id if message.role == "assistant" else message.id
+        if parent is None:
+            return
+        if message.role == "assistant" and not message.content and not self._tree.children(message_id):
+            self._remove(message_id)
+        self._answer(parent, overflow)
+
+    def stop(self) -> None:
+        generation = self.generation
+        if generation is not None and not generation.stopping:
+            generation.stopping = True
+            self._client.send(Abort(generation.request_id))
+            self.progressed.emit(generation)
+
+    def _answer(self, parent_id: str, overflow: Overflow = Overflow.ASK) -> None:
+        tree = self._tree
+        assert tree is not None
+        answer = Message(new_id(), tree.conversation_id, parent_id, "assistant", "", status=Status.STREAMING)
+        history = tuple(prompt_messages(tree.path_to(parent_id)))
+        branches = len(tree.children(parent_id)) > 0
+        self._add(answer)
+        request = GenerationRequest(answer.id, history, self.sampling, overflow=overflow)
+        self._generations[answer.id] = Generation(answer.id, answer)
+        self._trees[tree.conversation_id] = tree
+        if branches:
+            self.path_changed.emit()
+        else:
+            self.message_added.emit(answer)
+        self.busy_changed.emit(True)
+        self._client.send(Generate(request))
+
+    def _add(self, message: Message) -> None:
+        assert self._tree is not None
+        self._put(self._tree.add(message))
+        self._conversations.touch(message.conversation_id)
+
+    def _remove(self, message_id: str) -> None:
+        assert self._tree is not None
+        removed, changed = self._tree.remove(message_id)
+        ids = [message.id for message in removed]
+        self._store.call(lambda store: store.delete_messages(ids))
+        self._put(changed)
+        self.path_changed.emit()
+
+    def _put(self, messages: Iterable[Message]) -> None:
+        copies = [_copy(message) for message in messages]
+        if copies:
+            self._store.call(lambda store: store.put_messages(copies))
+
+    # --- events ---
+
+    def handle_all(self, events: list[Event]) -> None:
+        """One drained batch: the text of each answer is put together before the screen hears of it."""
+        grown: dict[str, list[str]] = {}
+        for event in events:
+            if isinstance(event, TokenEvent):
+                if (generation := self._generations.get(event.request_id)) is not None:
+                    grown.setdefault(event.request_id, []).append(generation.token(event))
+                continue
+            self._tell_grown(grown)
+            self._handle(event)
+        self._tell_grown(grown)
+
+    def _tell_grown(self, grown: dict[str, list[str]]) -> None:
+        for request_id, pieces in grown.items():
+            generation = self._generations[request_id]
+            message, text = generation.message, "".join(pieces)
+            if text:
+                self._store.save_text(message.id, message.content)
+            if message.conversation_id == self.conversation_id:
+                if text:
+                    self.message_grew.emit(message, text)
+                self.progressed.emit(generation)
+        grown.clear()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case GenerationStarted(request_id=request_id):
+                if (generation := self._generations.get(request_id)) is not None:
+                    generation.started(event, self._model.info)
+                    self._tell_progress(generation)
+            case PrefillProgress(request_id=request_id):
+                if (generation := self._generations.get(request_id)) is not None:
+                    generation.prefill(event)
+                    self._tell_progress(generation)
+            case GenerationFinished(request_id=request_id):
+                self._finish(event)
+            case EngineStopped(error=error):
+                self._fail_all(error)
+
+    def _tell_progress(self, generation: Generation) -> None:
+        if generation.message.conversation_id == self.conversation_id:
+            self.progressed.emit(generation)
+
+    def _finish(self, event: GenerationFinished) -> None:
+        generation = self._generations.pop(event.request_id, None)
+        if generation is None:
+            return
+        generation.finished(event)
+        message = generation.message
+        self._put([message])
+        if self._generation_in(message.conversation_id) is None:
+            self._trees.pop(message.conversation_id, None)
+        if message.conversation_id == self.conversation_id:
+            self.message_changed.emit(message)
+            self.busy_changed.emit(self.is_busy)
+        self.finished.emit(message)
+
+    def _fail_all(self, error: ErrorInfo | None) -> None:
+        """The engine is gone: every answer that was being written keeps its text and says why it ends."""
+        reason = error or ErrorInfo("EngineStopped", "The engine has stopped.")
+        for request_id in list(self._generations):
+            self._finish(GenerationFinished(request_id, FinishReason.ERROR, None, reason))
+
+    def _generation_in(self, conversation_id: str | None) -> Generation | None:
+        for generation in self._generations.values():
+            if generation.message.conversation_id == conversation_id:
+                return generation
+        return None
+
+
+def prompt_messages(path: Iterable[Message]) -> Iterable[ChatMessage]:
+    """What the model is told of a path: everything but answers that never began."""
+    for message in path:
+        if message.role == "assistant" and not message.content:
+            continue
+        yield ChatMessage(message.role, message.content)  # type: ignore[arg-type]
+
+
+def _copy(message: Message) -> Message:
+    """The row as it is now, for the store's thread."""
+    copy = Message(**{field.name: getattr(message, field.name) for field in fields(Message)})
+    copy.details = dict(message.details)
+    return copy

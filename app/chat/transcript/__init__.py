@@ -1,0 +1,1 @@
+"""The transcript: messages laid out lazily, painted, selectable, at any length."""

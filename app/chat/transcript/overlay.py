@@ -1,0 +1,136 @@
+"""Real widgets over the painted transcript: footers and the buttons of code blocks, for what shows only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSize, Qt, QTimer
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QToolButton
+
+from app.chat.generation import Generation
+from app.chat.transcript.block_view import CodeView
+from app.chat.transcript.footer import MessageFooter
+from app.chat.transcript.message_view import FOOTER_HEIGHT, MessageView
+from app.chat.transcript.style import CODE_HEADER
+from app.theme.theme import Theme
+from app.translation import tr
+
+if TYPE_CHECKING:
+    from app.chat.transcript.transcript import Transcript
+
+COPIED_MS = 1500
+
+
+class Overlay:
+    """Keeps a small pool of each kind of widget and moves them with the text."""
+
+    def __init__(self, transcript: Transcript, theme: Theme) -> None:
+        self._transcript = transcript
+        self._theme = theme
+        self._footers: dict[str, MessageFooter] = {}
+        self._free: list[MessageFooter] = []
+        self._code_buttons: list[QToolButton] = []
+        self._code: list[tuple[CodeView, MessageView]] = []
+        self._read_only = False
+        self._progress: dict[str, Generation] = {}
+        theme.changed.connect(self._apply_theme)
+
+    def place(self, visible: list[tuple[int, MessageView, float]]) -> None:
+        """Show a footer under each message that shows, and a button on each code block."""
+        shown = {message.message.id for _, message, _ in visible}
+        for key in [key for key in self._footers if key not in shown]:
+            self.forget(key)
+        transcript = self._transcript
+        left, width = (
+            round(transcript.column_left()),
+            round(transcript.viewport().width() - 2 * transcript.column_left()),
+        )
+        self._code = []
+        for _, message, top in visible:
+            footer = self._footers.get(message.message.id) or self._take(message)
+            y = round(top + message.body_height)
+            footer.setGeometry(left, y, width, int(FOOTER_HEIGHT))
+            footer.show()
+            if message.is_built:
+                self._place_code(message, top, left + width)
+        for button in self._code_buttons[len(self._code) :]:
+            button.hide()
+
+    def forget(self, message_id: str) -> None:
+        """The footer is free, or must be filled anew."""
+        footer = self._footers.pop(message_id, None)
+        if footer is not None:
+            footer.hide()
+            self._free.append(footer)
+
+    def show_progress(self, generation: Generation) -> None:
+        footer = self._footers.get(generation.message.id)
+        if footer is not None:
+            footer.show_progress(generation)
+
+    def set_read_only(self, read_only: bool) -> None:
+        self._read_only = read_only
+        for footer in self._footers.values():
+            if footer.message is not None:
+                footer.regenerate.setEnabled(not read_only)
+
+    def _take(self, message: MessageView) -> MessageFooter:
+        if self._free:
+            footer = self._free.pop()
+        else:
+            footer = MessageFooter(self._theme, self._transcript.viewport())
+            footer.copy_requested.connect(self._transcript.copy_requested)
+            footer.regenerate_requested.connect(self._transcript.regenerate_requested)
+        footer.show_message(message.message, can_regenerate=not self._read_only)
+        self._footers[message.message.id] = footer
+        return footer
+
+    # --- code ---
+
+    def _place_code(self, message: MessageView, top: float, right: int) -> None:
+        height = self._transcript.viewport().height()
+        for block, block_top in zip(message.views, message.tops(), strict=True):
+            y = top + block_top
+            if y > height:
+                break
+            if isinstance(block, CodeView) and block.part == 0 and y + CODE_HEADER > 0:
+                number = len(self._code)
+                if number == len(self._code_buttons):
+                    self._code_buttons.append(self._code_button(number))
+                button = self._code_buttons[number]
+                self._code.append((block, message))
+                button.move(right - button.width() - 4, round(y) + 3)
+                button.show()
+
+    def _code_button(self, number: int) -> QToolButton:
+        button = QToolButton(self._transcript.viewport())
+        button.setObjectName("quiet")
+        button.setIcon(self._theme.icon("copy"))
+        button.setIconSize(QSize(17, 17))
+        button.setToolTip(tr("Copy code"))
+        button.setAccessibleName(tr("Copy code"))
+        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        button.clicked.connect(lambda: self._copy_code(number))
+        button.resize(28, 28)
+        return button
+
+    def _copy_code(self, number: int) -> None:
+        """All pieces of the block, exactly as they were written."""
+        first, message = self._code[number]
+        start = message.views.index(first)
+        pieces = [first.source]
+        for block in message.views[start + 1 :]:
+            if not isinstance(block, CodeView) or block.part == 0:
+                break
+            pieces.append(block.source)
+        QGuiApplication.clipboard().setText("\n".join(pieces))
+        self._confirm(self._code_buttons[number])
+
+    def _confirm(self, button: QToolButton) -> None:
+        button.setIcon(self._theme.icon("check", "accent"))
+        QTimer.singleShot(COPIED_MS, button, lambda: button.setIcon(self._theme.icon("copy")))
+
+    def _apply_theme(self) -> None:
+        for button in self._code_buttons:
+            button.setIcon(self._theme.icon("copy"))

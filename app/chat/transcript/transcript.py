@@ -1,0 +1,508 @@
+"""The transcript widget: paints what is visible, whatever the conversation's length.
+
+Only blocks near the screen are laid out; everything else is an estimated height. When an estimate turns out wrong,
+the text on screen stays where it is: an anchor block is kept in place, or the bottom, if the reader is there.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QWidget
+
+from app.chat.generation import Generation
+from app.chat.transcript.block_view import BlockView
+from app.chat.transcript.geometry import Anchor, Column
+from app.chat.transcript.message_view import MessageView
+from app.chat.transcript.overlay import Overlay
+from app.chat.transcript.selection import Selection, TextPlace
+from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN, TranscriptStyle
+from app.store.records import Message
+from app.theme.theme import Theme
+from app.translation import tr
+
+STICK_DISTANCE = 64  # pixels from the bottom within which the reader counts as being there
+GROW_INTERVAL_MS = 33
+AHEAD = 300  # pixels above and below the screen that are laid out too
+RELEASE_DISTANCE = 6000  # pixels from the screen at which layouts are given back
+COPY_LAYOUT_LIMIT = 400  # blocks of a selection that are laid out to be copied; more: their source is taken
+
+
+class Transcript(QAbstractScrollArea):
+    """Shows messages; knows nothing of where they come from."""
+
+    link_activated = Signal(str)
+    copy_requested = Signal(object)  # Message
+    regenerate_requested = Signal(object)  # Message
+    at_bottom_changed = Signal(bool)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("transcript")
+        self.setAccessibleName(tr("Conversation"))
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setMouseTracking(True)
+        self._theme = theme
+        self._style = TranscriptStyle.of(theme)
+        self._messages: list[MessageView] = []
+        self._by_id: dict[str, MessageView] = {}
+        self._column = Column()
+        self._selection = Selection()
+        self._overlay = Overlay(self, theme)
+        self._stick = True
+        self._moving = False  # the scroll bar is set by us, not by the reader
+        self._pressed_link = ""
+        self._dragging = False
+        self._grow_timer = _timer(self, GROW_INTERVAL_MS, self._grow_now)
+        self._growing: set[str] = set()
+        self._feed_timer = _timer(self, 0, self._feed_on)
+        self._drag_timer = _timer(self, 40, self._drag_on, single=False)
+        self.verticalScrollBar().valueChanged.connect(self._scrolled)
+        theme.changed.connect(self._theme_changed)
+
+    # --- content ---
+
+    @property
+    def message_views(self) -> list[MessageView]:
+        return self._messages
+
+    @property
+    def is_at_bottom(self) -> bool:
+        return self._stick
+
+    def set_messages(self, messages: list[Message], *, keep_place: bool = False) -> None:
+        """Show another path. `keep_place`: messages shown before keep their blocks, and the reader the place."""
+        value = self.verticalScrollBar().value()
+        old = self._by_id if keep_place else {}
+        width = self._column_width()
+        self._messages = [old.get(m.id) or MessageView(m, self._style, width) for m in messages]
+        self._by_id = {view.message.id: view for view in self._messages}
+        self._growing &= self._by_id.keys()
+        self._selection.clear()
+        self._column.set_items(self._messages)
+        if not keep_place:
+            self._stick = True
+        self._layout_visible()
+        if keep_place and not self._stick:
+            self._move_to(value)
+            self._layout_visible()
+
+    def append(self, message: Message) -> None:
+        """A new message at the end. The reader's own one brings the view to the bottom."""
+        view = MessageView(message, self._style, self._column_width())
+        self._messages.append(view)
+        self._by_id[message.id] = view
+        self._column.set_items(self._messages)
+        if message.role == "user":
+            self._set_stick(True)
+        self._layout_visible()
+
+    def grow(self, message: Message) -> None:
+        """The message's content became longer; laid out at most every GROW_INTERVAL_MS."""
+        self._growing.add(message.id)
+        if not self._grow_timer.isActive():
+            self._grow_timer.start()
+
+    def refresh(self, message: Message) -> None:
+        """Status or details of a message changed."""
+        view = self._by_id.get(message.id)
+        if view is None:
+            return
+        self._grow_now()
+        view.grow()
+        view.refresh()
+        self._overlay.forget(message.id)
+        self._column.update()
+        self._layout_visible()
+
+    def show_progress(self, generation: Generation) -> None:
+        self._overlay.show_progress(generation)
+
+    def set_read_only(self, read_only: bool) -> None:
+        """While an answer is being written, nothing can be answered again."""
+        self._overlay.set_read_only(read_only)
+
+    def scroll_to_bottom(self) -> None:
+        self._set_stick(True)
+        self._layout_visible()
+
+    def scroll_to_message(self, message_id: str) -> None:
+        for index, view in enumerate(self._messages):
+            if view.message.id == message_id:
+                self._set_stick(False)
+                self._move_to(round(self._column.tops[index]) - 40)
+                self._layout_visible()
+                self._move_to(round(self._column.tops[index]) - 40)
+                return
+
+    # --- geometry ---
+
+    def column_left(self) -> float:
+        return (self.viewport().width() - self._column_width()) / 2
+
+    def _column_width(self) -> float:
+        return float(max(160, min(COLUMN_WIDTH, self.viewport().width() - 2 * SIDE_MARGIN)))
+
+    def visible_messages(self) -> list[tuple[int, MessageView, float]]:
+        """(index, view, top on screen) of every message that shows."""
+        top = self.verticalScrollBar().value()
+        bottom = top + self.viewport().height()
+        found = []
+        for index in range(self._column.index_at(top), len(self._messages)):
+            message_top = self._column.tops[index]
+            if message_top >= bottom:
+                break
+            found.append((index, self._messages[index], message_top - top))
+        return found
+
+    def _layout_visible(self) -> None:
+        """Lay out what shows. Heights found may bring other blocks on screen: until nothing changes."""
+        if not self._messages:
+            self._set_range()
+            self._overlay.place([])
+            self.viewport().update()
+            return
+        for _ in range(12):
+            self._set_range()
+            anchor = self._anchor()
+            if not self._layout_pass():
+                break
+            self._column.update()
+            self._set_range()
+            if not self._stick:
+                self._restore(anchor)
+        self._release_far()
+        self._overlay.place(self.visible_messages())
+        self.viewport().update()
+        if any(not view.is_fed for view in self._messages if view.is_built) and not self._feed_timer.isActive():
+            self._feed_timer.start()
+
+    def _layout_pass(self) -> bool:
+        """Build and lay out around the screen; whether any height changed."""
+        top = self.verticalScrollBar().value() - AHEAD
+        bottom = top + self.viewport().height() + 2 * AHEAD
+        width = self._column_width()
+        changed = False
+        for index in range(self._column.index_at(top), len(self._messages)):
+            message_top = self._column.tops[index]
+            if message_top >= bottom:
+                break
+            view = self._messages[index]
+            before = view.height
+            view.build()
+            self._layout_blocks(view, top - message_top, bottom - message_top, width)
+            changed = changed or abs(view.height - before) > 0.5
+        return changed
+
+    @staticmethod
+    def _layout_blocks(message: MessageView, top: float, bottom: float, width: float) -> None:
+        tops = message.tops()
+        grown = False
+        for block, block_top in zip(message.views, tops, strict=True):
+            if block_top > bottom:
+                break
+            if block_top + block.height < top or block.is_laid_out:
+                continue
+            before = block.height
+            block.layout(width)
+            grown = grown or abs(block.height - before) > 0.5
+        if grown:
+            message.changed()
+
+    def _set_range(self) -> None:
+        bar = self.verticalScrollBar()
+        page = self.viewport().height()
+        self._moving = True
+        bar.setPageStep(page)
+        bar.setSingleStep(48)
+        bar.setRange(0, max(0, round(self._column.height) - page))
+        if self._stick:
+            bar.setValue(bar.maximum())
+        self._moving = False
+
+    def _move_to(self, value: int) -> None:
+        self._moving = True
+        self.verticalScrollBar().setValue(value)
+        self._moving = False
+
+    def _anchor(self) -> Anchor:
+        """The first block on screen."""
+        y = self.verticalScrollBar().value()
+        index = self._column.index_at(y)
+        inside = y - self._column.tops[index]
+        view = self._messages[index]
+        block = 0
+        if view.is_built:
+            for number, top in enumerate(view.tops()):
+                if top > inside:
+                    break
+                block = number
+            if view.views:
+                inside -= view.tops()[block]
+        return Anchor(index, block, inside)
+
+    def _restore(self, anchor: Anchor) -> None:
+        view = self._messages[anchor.message]
+        y = self._column.tops[anchor.message] + anchor.offset
+        if view.is_built and anchor.block < len(view.views):
+            y += view.tops()[anchor.block]
+        self._move_to(round(y))
+
+    def _release_far(self) -> None:
+        top = self.verticalScrollBar().value() - RELEASE_DISTANCE
+        bottom = top + self.viewport().height() + 2 * RELEASE_DISTANCE
+        for view, y in zip(self._messages, self._column.tops, strict=True):
+            if view.is_built and (y > bottom or y + view.height < top):
+                for block in view.laid_out():
+                    block.release()
+
+    def _grow_now(self) -> None:
+        self._grow_timer.stop()
+        if not self._growing:
+            return
+        growing, self._growing = self._growing, set()
+        first = len(self._messages)
+        for index in range(len(self._messages) - 1, -1, -1):
+            if self._messages[index].message.id in growing:
+                self._messages[index].grow()
+                first = index
+                if len(growing) == 1:
+                    break
+        self._column.update(first)
+        self._layout_visible()
+
+    def _feed_on(self) -> None:
+        """Cut the rest of a very long message, a slice per turn of the event loop."""
+        for index, view in enumerate(self._messages):
+            if view.is_built and not view.is_fed:
+                anchor = self._anchor()
+                view.feed_slice()
+                self._column.update(index)
+                self._set_range()
+                if not self._stick:
+                    self._restore(anchor)
+                self._layout_visible()
+                return
+
+    # --- events ---
+
+    def _scrolled(self) -> None:
+        if self._moving:
+            return
+        bar = self.verticalScrollBar()
+        self._set_stick(bar.maximum() - bar.value() <= STICK_DISTANCE, move=False)
+        stick, self._stick = self._stick, False  # laying out must not move the text under the reader
+        self._layout_visible()
+        self._stick = stick
+
+    def _set_stick(self, stick: bool, *, move: bool = True) -> None:
+        if stick != self._stick:
+            self._stick = stick
+            self.at_bottom_changed.emit(stick)
+        if stick and move:
+            self._set_range()
+
+    def _theme_changed(self) -> None:
+        self._style = TranscriptStyle.of(self._theme)
+        for view in self._messages:
+            view.set_style(self._style, self._column_width())
+        self._column.update()
+        self._layout_visible()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().width() != event.size().width():
+            anchor = self._anchor() if self._messages and self._column.tops else None
+            for view in self._messages:
+                view.set_width(self._column_width())
+            self._column.update()
+            self._set_range()
+            if anchor is not None and not self._stick:
+                self._restore(anchor)
+        self._layout_visible()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        clip = QRectF(event.rect())
+        left = self.column_left()
+        for index, message, top in self.visible_messages():
+            if not message.is_built:
+                continue
+            for number, (block, block_top) in enumerate(zip(message.views, message.tops(), strict=True)):
+                y = top + block_top
+                if y > clip.bottom():
+                    break
+                if y + block.height >= clip.top():
+                    span = self._selection.span(index, number, block.length)
+                    block.paint(painter, QPointF(left, y), clip, span)
+        painter.end()
+
+    # --- selecting and links ---
+
+    def _hit(self, point: QPointF) -> tuple[TextPlace, BlockView, QPointF] | None:
+        """The block at (or nearest to) a point, and the point inside it."""
+        found: tuple[TextPlace, BlockView, QPointF] | None = None
+        left = self.column_left()
+        for index, message, top in self.visible_messages():
+            if not message.is_built:
+                continue
+            for number, (block, block_top) in enumerate(zip(message.views, message.tops(), strict=True)):
+                y = top + block_top
+                if found is not None and y > point.y():
+                    return found
+                inside = QPointF(point.x() - left, min(point.y() - y, block.height - 1))
+                found = (TextPlace(index, number, block.position_at(inside)), block, inside)
+        return found
+
+    def _link_at(self, point: QPointF) -> str:
+        hit = self._hit(point)
+        return hit[1].link_at(hit[2]) if hit is not None else ""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is not Qt.MouseButton.LeftButton:
+            return
+        self._pressed_link = self._link_at(event.position())
+        hit = self._hit(event.position())
+        if hit is not None:
+            extend = event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self._selection.anchor is not None
+            anchor = self._selection.anchor if extend else hit[0]
+            assert anchor is not None
+            self._selection.set(anchor, hit[0])
+            self._dragging = True
+        self.viewport().update()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._dragging:
+            self._drag_to(event.position())
+            outside = not self.viewport().rect().contains(event.position().toPoint())
+            if outside and not self._drag_timer.isActive():
+                self._drag_timer.start()
+            elif not outside:
+                self._drag_timer.stop()
+            return
+        hand = bool(self._link_at(event.position()))
+        inside = abs(event.position().x() - self.viewport().width() / 2) < self._column_width() / 2
+        shape = Qt.CursorShape.PointingHandCursor if hand else Qt.CursorShape.IBeamCursor
+        self.viewport().setCursor(shape if inside or hand else Qt.CursorShape.ArrowCursor)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._dragging = False
+        self._drag_timer.stop()
+        if self._pressed_link and self._selection.is_empty:
+            self.link_activated.emit(self._pressed_link)
+        self._pressed_link = ""
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        hit = self._hit(event.position())
+        if hit is not None:
+            place, block, _ = hit
+            word = block.word_at(place.position)
+            self._selection.set(
+                TextPlace(place.message, place.block, word.start), TextPlace(place.message, place.block, word.end)
+            )
+            self.viewport().update()
+
+    def _drag_to(self, point: QPointF) -> None:
+        hit = self._hit(point)
+        if hit is not None and self._selection.anchor is not None:
+            self._selection.set(self._selection.anchor, hit[0])
+            self.viewport().update()
+
+    def _drag_on(self) -> None:
+        """The pointer is held outside: scroll, and select on."""
+        point = self.viewport().mapFromGlobal(self.cursor().pos())
+        height = self.viewport().height()
+        step = point.y() if point.y() < 0 else max(0, point.y() - height)
+        bar = self.verticalScrollBar()
+        bar.setValue(bar.value() + max(-60, min(60, step)))
+        self._drag_to(QPointF(point.x(), max(0, min(height - 1, point.y()))))
+
+    def select_all(self) -> None:
+        if not self._messages:
+            return
+        last = self._messages[-1]
+        last.build()
+        end = TextPlace(len(self._messages) - 1, max(0, len(last.views) - 1), 1 << 30)
+        self._selection.set(TextPlace(0, 0, 0), end)
+        self.viewport().update()
+
+    def selected_text(self) -> str:
+        """Selected text as it is read; of a very long selection, its Markdown."""
+        bounds = self._selection.bounds
+        if bounds is None:
+            return ""
+        first, last = bounds
+        width = self._column_width()
+        pieces: list[str] = []
+        laid_out = 0
+        for index in range(first.message, min(last.message, len(self._messages) - 1) + 1):
+            message = self._messages[index]
+            if not message.is_built and laid_out > COPY_LAYOUT_LIMIT:
+                pieces.append(message.message.content)
+                continue
+            message.build()
+            for number, block in enumerate(message.views):
+                if not block.is_laid_out and laid_out <= COPY_LAYOUT_LIMIT:
+                    block.layout(width)
+                    laid_out += 1
+                if block.is_laid_out:
+                    span = self._selection.span(index, number, block.length)
+                    if span is not None:
+                        pieces.append(block.text(span))
+                elif (first.message, first.block) <= (index, number) <= (last.message, last.block):
+                    pieces.append(block.source)
+        self._column.update()
+        return "\n\n".join(piece.strip("\n") for piece in pieces)
+
+    def copy_selection(self) -> None:
+        if text := self.selected_text():
+            QGuiApplication.clipboard().setText(text)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar = self.verticalScrollBar()
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy_selection()
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all()
+        elif event.key() == Qt.Key.Key_Home:
+            bar.setValue(0)
+        elif event.key() == Qt.Key.Key_End:
+            self.scroll_to_bottom()
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        copy = menu.addAction(tr("Copy"), self.copy_selection)
+        copy.setEnabled(not self._selection.is_empty)
+        menu.addAction(tr("Select all"), self.select_all)
+        if link := self._link_at(QPointF(self.viewport().mapFromGlobal(event.globalPos()))):
+            menu.addSeparator()
+            menu.addAction(tr("Copy link"), lambda: QGuiApplication.clipboard().setText(link))
+        menu.popup(event.globalPos())
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip:
+            point = QPoint(event.pos())  # type: ignore[attr-defined]
+            self.viewport().setToolTip(self._link_at(QPointF(point)))
+        return super().viewportEvent(event)
+
+
+def _timer(parent: Transcript, milliseconds: int, run: object, *, single: bool = True) -> QTimer:
+    timer = QTimer(parent)
+    timer.setSingleShot(single)
+    timer.setInterval(milliseconds)
+    timer.timeout.connect(run)
+    return timer

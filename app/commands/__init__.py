@@ -1,0 +1,1 @@
+"""Subcommands, one a file: run(options) returns the exit status."""

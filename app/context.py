@@ -1,0 +1,118 @@
+"""Composition root: the only place where collaborators are made and wired together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QApplication
+
+from app.background import Background, MainThread
+from app.chat.conversations import Conversations
+from app.chat.session import ChatSession
+from app.crash import CrashHandler
+from app.engine_client import EngineClient, EngineFactory, make_engine
+from app.environment import DataFolder
+from app.garbage import GarbageCollection
+from app.main_window import MainWindow
+from app.model_controller import ModelController
+from app.problems import Problem, Problems
+from app.settings.values import Settings
+from app.store.store_thread import StoreThread
+from app.theme.theme import Theme
+from app.translation import tr
+from engine.messages import EngineStopped, Event, Notice
+
+
+class AppContext(QObject):
+    """Everything the window is made of. `start` after showing it, `close` at the end."""
+
+    def __init__(
+        self,
+        application: QApplication,
+        folder: DataFolder,
+        crash_handler: CrashHandler,
+        engine_factory: EngineFactory = make_engine,
+    ) -> None:
+        super().__init__()
+        folder.create()
+        self.folder = folder
+        self.crash_handler = crash_handler
+        self.main_thread = MainThread(self)
+        self.background = Background(self.main_thread)
+        self.problems = Problems(self)
+        self.settings = Settings(folder.settings)
+        self.theme = Theme(application, self.settings)
+        self.theme.load_fonts()
+        self.theme.apply()
+        self.client = EngineClient(engine_factory, self)
+        self.store = StoreThread(folder.database, self.main_thread.post, self._store_failed)
+        self.models = ModelController(self.client, self.settings, folder, self.background, self.problems, self)
+        self.conversations = Conversations(self.store, self)
+        self.session = ChatSession(self.client, self.store, self.conversations, self.models, self)
+        self.window = MainWindow(
+            self.theme, self.settings, self.session, self.conversations, self.models, self.problems
+        )
+        self.garbage = GarbageCollection(self)
+        self.client.drained.connect(self._drained)
+        self.window.first_painted.connect(lambda: QTimer.singleShot(0, self.start))
+        self._started = False
+        self._closed = False
+        crash_handler.on_exception = self._unexpected
+
+    def start(self) -> None:
+        """Everything that may wait until the window is on screen."""
+        if self._started:
+            return
+        self._started = True
+        self.store.start()
+        self.conversations.load()
+        self.client.start()
+        self.models.start()
+        self.background.run_in_background(_warm_up)
+        for problem in self.settings.problems:
+            self.problems.show(Problem("settings", problem, serious=False))
+        self.garbage.freeze()
+
+    def close(self) -> None:
+        """End the engine, save everything. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self.crash_handler.on_exception = None
+        self.client.close()
+        if self._started:
+            self.store.close()
+        self.main_thread.close()
+        self.garbage.stop()
+
+    def _drained(self, events: list[Event]) -> None:
+        for event in events:
+            self.models.handle(event)
+            if isinstance(event, Notice):
+                self.problems.show(Problem("notice", event.text, remedy=event.remedy, serious=False))
+            elif isinstance(event, EngineStopped) and event.error is not None:
+                self.problems.show(Problem.from_info("engine", event.error))
+        self.session.handle_all(events)
+
+    def _store_failed(self, error: Exception) -> None:
+        self.problems.show(Problem.from_exception("store", error))
+
+    def _unexpected(self, error: BaseException) -> None:
+        """From the crash handler, on any thread."""
+        log_file: Path = self.crash_handler.log_file
+        words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        problem = Problem(
+            "unexpected",
+            tr("Something unexpected went wrong: {error}", error=words),
+            tr("It was written to {path}. Your conversations are saved.", path=log_file),
+            tr("You can go on working. Please report it together with the log."),
+        )
+        self.main_thread.post(lambda: self.problems.show(problem))
+
+
+def _warm_up() -> None:
+    """Import what the first answer needs, off the main thread."""
+    from app.chat.markdown.parser import warm_up
+
+    warm_up()

@@ -1,0 +1,170 @@
+"""The window: sidebar and pages. It assembles; the controllers decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QByteArray, QUrl, Signal
+from PySide6.QtGui import QCloseEvent, QDesktopServices, QKeySequence, QPaintEvent, QShortcut
+from PySide6.QtWidgets import QMainWindow, QSplitter, QStackedWidget, QWidget
+
+from app.chat.chat_page import ChatPage
+from app.chat.conversation_list_model import ConversationListModel
+from app.chat.conversations import Conversations
+from app.chat.session import ChatSession
+from app.model_controller import ModelController
+from app.preferences.preferences_page import PreferencesPage
+from app.problems import Problems
+from app.settings.values import Settings
+from app.sidebar import Sidebar
+from app.store.records import Conversation
+from app.theme.theme import Theme
+from app.toast import Toast
+from app.translation import tr
+
+SIDEBAR_MINIMUM = 190
+
+
+class MainWindow(QMainWindow):
+    first_painted = Signal()
+    closing = Signal()
+
+    def __init__(
+        self,
+        theme: Theme,
+        settings: Settings,
+        session: ChatSession,
+        conversations: Conversations,
+        models: ModelController,
+        problems: Problems,
+    ) -> None:
+        super().__init__()
+        self.setWindowTitle("Tessera")
+        self.setWindowIcon(theme.icon("tessera"))
+        self.setMinimumSize(420, 360)
+        self._settings = settings
+        self._session = session
+        self._conversations = conversations
+        self._models = models
+        self._painted = False
+        self._page_factories: dict[str, Callable[[], QWidget]] = {}
+        self._pages: dict[str, QWidget] = {}
+        self._list_model = ConversationListModel()
+        self.sidebar = Sidebar(theme, self._list_model, self)
+        self.chat_page = ChatPage(theme, session, models, problems, self)
+        self.stack = QStackedWidget(self)
+        self.splitter = QSplitter(self)
+        self.splitter.setObjectName("splitter")
+        self.splitter.setHandleWidth(1)
+        self.splitter.addWidget(self.sidebar)
+        self.splitter.addWidget(self.stack)
+        self.splitter.setStretchFactor(1, 1)
+        self.splitter.setCollapsible(1, False)
+        self.sidebar.setMinimumWidth(SIDEBAR_MINIMUM)
+        self.setCentralWidget(self.splitter)
+        self.toast = Toast(self)
+        self.add_page("chat", tr("Chat"), "chat", lambda: self.chat_page)
+        self.add_page("preferences", tr("Settings"), "settings", lambda: PreferencesPage(theme, settings, models))
+        self.sidebar.finish_pages()
+        self._connect()
+        self._restore_geometry()
+        self.show_page("chat")
+        self.chat_page.composer.setFocus()
+
+    def add_page(self, key: str, title: str, icon: str, factory: Callable[[], QWidget]) -> None:
+        """A page is made when it is first shown."""
+        self._page_factories[key] = factory
+        self.sidebar.add_page(key, title, icon)
+
+    def page(self, key: str) -> QWidget:
+        if key not in self._pages:
+            page = self._page_factories[key]()
+            self._pages[key] = page
+            self.stack.addWidget(page)
+        return self._pages[key]
+
+    def show_page(self, key: str) -> None:
+        self.stack.setCurrentWidget(self.page(key))
+        self.sidebar.show_page(key)
+
+    def _connect(self) -> None:
+        conversations, session, sidebar = self._conversations, self._session, self.sidebar
+        conversations.changed.connect(self._show_conversations)
+        conversations.deleted.connect(self._deleted)
+        session.opened.connect(self._show_selected)
+        self._list_model.renamed.connect(conversations.rename)
+        sidebar.new_requested.connect(self.new_conversation)
+        sidebar.page_requested.connect(self.show_page)
+        sidebar.list.opened.connect(self._open)
+        sidebar.list.delete_requested.connect(conversations.delete)
+        self.chat_page.picker.folder_requested.connect(self._show_models_folder)
+        for keys, run in (
+            (QKeySequence.StandardKey.New, self.new_conversation),
+            (QKeySequence("Ctrl+,"), lambda: self.show_page("preferences")),
+            (QKeySequence("Ctrl+L"), self._focus_composer),
+            (QKeySequence(QKeySequence.StandardKey.Open), self.chat_page.picker.choose_file),
+            (QKeySequence("Esc"), session.stop),
+        ):
+            QShortcut(QKeySequence(keys), self, run)
+
+    # --- conversations ---
+
+    def new_conversation(self) -> None:
+        self._session.new()
+        self._focus_composer()
+
+    def _focus_composer(self) -> None:
+        self.show_page("chat")
+        self.chat_page.composer.setFocus()
+
+    def _open(self, conversation_id: str) -> None:
+        self._session.open(conversation_id)
+        self.show_page("chat")
+
+    def _deleted(self, conversation: Conversation) -> None:
+        if conversation.id == self._session.conversation_id:
+            self._session.stop()
+            self._session.new()
+
+        def undo() -> None:
+            self._conversations.restore(conversation.id)
+            self._session.open(conversation.id)
+
+        self.toast.show_text(tr("Deleted “{title}”", title=conversation.title), tr("Undo"), undo)
+
+    def _show_conversations(self) -> None:
+        self._list_model.set_conversations(self._conversations.rows())
+        self._show_selected()
+
+    def _show_selected(self) -> None:
+        self.sidebar.list.select(self._session.conversation_id)
+        row = self._conversations.get(self._session.conversation_id or "")
+        self.setWindowTitle(f"{row.title} — Tessera" if row is not None and row.title else "Tessera")
+
+    def _show_models_folder(self) -> None:
+        folder = self._models.models_folder
+        folder.mkdir(parents=True, exist_ok=True)
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+
+    # --- window ---
+
+    def _restore_geometry(self) -> None:
+        self.resize(1120, 780)
+        stored = self._settings["window_geometry"]
+        if stored:
+            self.restoreGeometry(QByteArray.fromBase64(stored.encode()))
+        width = self._settings["sidebar_width"]
+        self.splitter.setSizes([width, max(400, self.width() - width)])
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._painted:
+            self._painted = True
+            self.first_painted.emit()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._settings.set("window_geometry", bytes(self.saveGeometry().toBase64().data()).decode())
+        if self.sidebar.width() >= SIDEBAR_MINIMUM:
+            self._settings.set("sidebar_width", self.sidebar.width())
+        self.closing.emit()
+        super().closeEvent(event)

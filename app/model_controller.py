@@ -1,0 +1,175 @@
+"""Which model runs: choosing, loading, and what the window says about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app.background import Background
+from app.engine_client import EngineClient
+from app.environment import DataFolder
+from app.model_files import ModelFile, find_models
+from app.problems import Action, Problem, Problems
+from app.settings.values import Settings
+from app.translation import tr
+from engine.messages import (
+    Event,
+    LoadModel,
+    LoadOptions,
+    ModelInfo,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoading,
+    ModelUnloaded,
+    UnloadModel,
+)
+
+PROBLEM = "model"
+
+
+class ModelController(QObject):
+    """State of the one loaded model. `changed` follows every event that alters it."""
+
+    changed = Signal()
+    models_found = Signal(list)  # of ModelFile
+
+    def __init__(
+        self,
+        client: EngineClient,
+        settings: Settings,
+        folder: DataFolder,
+        background: Background,
+        problems: Problems,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.info: ModelInfo | None = None
+        self.loading_path: str | None = None
+        self.loading_fraction = 0.0
+        self.loading_stage = ""
+        self.models: list[ModelFile] = []
+        self._client = client
+        self._settings = settings
+        self._folder = folder
+        self._background = background
+        self._problems = problems
+
+    @property
+    def models_folder(self) -> Path:
+        chosen = self._settings["models_folder"]
+        return Path(chosen) if chosen else self._folder.models
+
+    @property
+    def is_usable(self) -> bool:
+        """A prompt sent now will be answered: a model is loaded, or on its way."""
+        return self.info is not None or self.loading_path is not None
+
+    def start(self) -> None:
+        """Find the models, and load the last one (or the only one there is)."""
+        crashed = self._take_load_marker()
+        self.refresh(lambda: self._load_at_start(crashed))
+
+    def refresh(self, then: object = None) -> None:
+        folder = self.models_folder
+
+        def done(models: list[ModelFile]) -> None:
+            self.models = models
+            self.models_found.emit(models)
+            if callable(then):
+                then()
+
+        self._background.run_in_background(lambda: find_models(folder), done)
+
+    def load(self, path: Path | str) -> None:
+        settings = self._settings
+        options = LoadOptions(
+            context_length=settings["context_length"] or None,
+            threads=settings["threads"] or None,
+            engine=settings["engine"],
+        )
+        self.loading_path, self.loading_fraction, self.loading_stage = str(path), 0.0, ""
+        self._problems.clear(PROBLEM)
+        self._write_load_marker(str(path))
+        self._client.send(LoadModel(str(path), options))
+        self.changed.emit()
+
+    def reload(self) -> None:
+        if self.info is not None:
+            self.load(self.info.path)
+
+    def unload(self) -> None:
+        self._client.send(UnloadModel())
+
+    def handle(self, event: Event) -> None:
+        match event:
+            case ModelLoading(path=path, fraction=fraction, stage=stage):
+                self.loading_path, self.loading_fraction, self.loading_stage = path, fraction, stage
+            case ModelLoaded(info=info):
+                self.loading_path = None
+                self.info = info
+                self._folder.load_marker.unlink(missing_ok=True)
+                self._settings.set("last_model", info.path)
+                self._show_warnings(info)
+            case ModelLoadFailed():
+                self._load_failed(event)
+            case ModelUnloaded():
+                self.info = None
+            case _:
+                return
+        self.changed.emit()
+
+    def _load_failed(self, event: ModelLoadFailed) -> None:
+        self.loading_path = None
+        self._folder.load_marker.unlink(missing_ok=True)
+        if event.still_loaded is None:
+            self.info = None
+        path = event.path
+        again = Action(tr("Try again"), lambda: self.load(path), primary=True)
+        self._problems.show(Problem.from_info(PROBLEM, event.error, (again,)))
+
+    def _show_warnings(self, info: ModelInfo) -> None:
+        if info.warnings:
+            self._problems.show(Problem(PROBLEM, "\n".join(info.warnings), serious=False))
+
+    # --- what happens at start ---
+
+    def _load_at_start(self, crashed: str | None) -> None:
+        if self.is_usable:  # chosen by hand meanwhile
+            return
+        path = self._path_at_start()
+        if path is None:
+            return
+        if crashed is not None and Path(crashed) == path:
+            again = Action(tr("Load it anyway"), lambda: self.load(path), primary=True)
+            self._problems.show(
+                Problem(
+                    PROBLEM,
+                    tr("Tessera ended while it was loading {name}.", name=path.name),
+                    tr("The model was not loaded again on its own."),
+                    tr("Load it anyway, or choose another model."),
+                    (again,),
+                )
+            )
+            return
+        self.load(path)
+
+    def _path_at_start(self) -> Path | None:
+        last = self._settings["last_model"]
+        if last and Path(last).is_file():
+            return Path(last)
+        return self.models[0].path if self.models else None
+
+    def _write_load_marker(self, path: str) -> None:
+        self._folder.load_marker.write_text(json.dumps({"path": path}), encoding="utf-8")
+
+    def _take_load_marker(self) -> str | None:
+        """The model that was being loaded when the process last ended, if it was."""
+        try:
+            stored = json.loads(self._folder.load_marker.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        self._folder.load_marker.unlink(missing_ok=True)
+        path = stored.get("path") if isinstance(stored, dict) else None
+        return path if isinstance(path, str) else None

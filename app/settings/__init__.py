@@ -1,0 +1,1 @@
+"""Settings: one declared table, one file."""

@@ -1,0 +1,121 @@
+"""Every setting is declared here, once: name, type, default, help, where it is shown, and its old names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `choices` are (value, words) pairs; `minimum` and `maximum` hold for numbers.
+
+    `default` gives the type; an optional number is an int whose 0 means "automatic".
+    """
+
+    name: str
+    default: bool | int | float | str
+    group: str
+    title: str
+    help: str
+    choices: tuple[tuple[str, str], ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    needs_restart: bool = False
+    needs_reload: bool = False  # takes effect when the model is loaded the next time
+    shown: bool = True
+    renamed_from: tuple[str, ...] = field(default=())
+
+    def problem(self, value: Any) -> str:
+        """Why `value` cannot be this setting's, or an empty string."""
+        kind = type(self.default)
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            return f"“{self.name}” needs a value like {self.default!r}, not {value!r}."
+        if self.choices and value not in [choice for choice, _ in self.choices]:
+            allowed = ", ".join(choice for choice, _ in self.choices)
+            return f"“{self.name}” can be {allowed}, not {value!r}."
+        if self.minimum is not None and value < self.minimum:
+            return f"“{self.name}” must be at least {self.minimum:g}, not {value!r}."
+        if self.maximum is not None and value > self.maximum:
+            return f"“{self.name}” must be at most {self.maximum:g}, not {value!r}."
+        return ""
+
+
+GENERAL, APPEARANCE, ENGINE, CHAT = "General", "Appearance", "Engine", "Chat"
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "theme",
+        "system",
+        APPEARANCE,
+        "Theme",
+        "Follow the system, or always light or dark.",
+        choices=(("system", "Like the system"), ("light", "Light"), ("dark", "Dark")),
+    ),
+    Setting(
+        "font_size",
+        15,
+        APPEARANCE,
+        "Text size",
+        "Size of the conversation's text in pixels.",
+        minimum=11,
+        maximum=28,
+    ),
+    Setting(
+        "models_folder",
+        "",
+        GENERAL,
+        "Models folder",
+        "Where models are looked for and downloaded to. Empty: inside the application's data folder.",
+    ),
+    Setting(
+        "threads",
+        0,
+        ENGINE,
+        "Threads",
+        "Processor threads used for computing. 0: one for each fast physical core.",
+        minimum=0,
+        maximum=1024,
+        needs_reload=True,
+    ),
+    Setting(
+        "context_length",
+        0,
+        ENGINE,
+        "Context length",
+        "Tokens a conversation may span. 0: what the model was trained with, capped by memory.",
+        minimum=0,
+        maximum=16_777_216,
+        needs_reload=True,
+    ),
+    Setting(
+        "engine",
+        "auto",
+        ENGINE,
+        "Engine",
+        "Automatic uses Tessera's own engine wherever it knows the model.",
+        choices=(("auto", "Automatic"), ("native", "Native only"), ("compatibility", "Compatibility only")),
+        needs_reload=True,
+    ),
+    Setting("last_model", "", GENERAL, "Last model", "Loaded when the application starts.", shown=False),
+    Setting("window_geometry", "", GENERAL, "Window", "Place and size of the window.", shown=False),
+    Setting("sidebar_width", 272, GENERAL, "Sidebar", "Width of the sidebar.", shown=False),
+)
+
+
+class SettingsTable:
+    """Settings by name, the old names too."""
+
+    def __init__(self, settings: Iterable[Setting] = SETTINGS) -> None:
+        self.settings = tuple(settings)
+        self._by_name = {setting.name: setting for setting in self.settings}
+        self._renamed = {old: setting for setting in self.settings for old in setting.renamed_from}
+
+    def __getitem__(self, name: str) -> Setting:
+        return self._by_name[name]
+
+    def find(self, name: str) -> Setting | None:
+        return self._by_name.get(name) or self._renamed.get(name)

@@ -1,0 +1,78 @@
+"""The sidebar: a new conversation, the list of them, and the way to the other pages."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QLabel, QPushButton, QToolButton, QVBoxLayout, QWidget
+
+from app.chat.conversation_list import ConversationList
+from app.chat.conversation_list_model import ConversationListModel
+from app.theme.theme import Theme
+from app.translation import tr
+
+
+class Sidebar(QFrame):
+    new_requested = Signal()
+    page_requested = Signal(str)
+
+    def __init__(self, theme: Theme, model: ConversationListModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("sidebar")
+        self._theme = theme
+        self._page_buttons: dict[str, tuple[QToolButton, str]] = {}
+        self._group = QButtonGroup(self)
+        self.mark = QLabel(self)
+        self.mark.setFixedSize(24, 24)
+        name = QLabel("Tessera", self)
+        name.setObjectName("appName")
+        self.new_button = QPushButton(tr("New conversation"), self)
+        self.new_button.setObjectName("newConversation")
+        self.new_button.setIconSize(QSize(18, 18))
+        self.new_button.clicked.connect(self.new_requested)
+        self.list = ConversationList(theme, model, self)
+        head = QHBoxLayout()
+        head.setContentsMargins(8, 4, 4, 10)
+        head.setSpacing(9)
+        head.addWidget(self.mark)
+        head.addWidget(name)
+        head.addStretch(1)
+        self._pages = QHBoxLayout()
+        self._pages.setContentsMargins(2, 6, 2, 0)
+        self._pages.setSpacing(4)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(10, 12, 10, 10)
+        layout.setSpacing(4)
+        layout.addLayout(head)
+        layout.addWidget(self.new_button)
+        layout.addWidget(self.list, 1)
+        layout.addLayout(self._pages)
+        theme.changed.connect(self._apply_theme)
+        self._apply_theme()
+
+    def add_page(self, key: str, title: str, icon: str) -> None:
+        button = QToolButton(self)
+        button.setObjectName("page")
+        button.setCheckable(True)
+        button.setIconSize(QSize(20, 20))
+        button.setToolTip(title)
+        button.setAccessibleName(title)
+        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        button.clicked.connect(lambda: self.page_requested.emit(key))
+        self._group.addButton(button)
+        self._pages.addWidget(button)
+        self._page_buttons[key] = (button, icon)
+        self._apply_theme()
+
+    def finish_pages(self) -> None:
+        self._pages.addStretch(1)
+
+    def show_page(self, key: str) -> None:
+        if key in self._page_buttons:
+            self._page_buttons[key][0].setChecked(True)
+
+    def _apply_theme(self) -> None:
+        theme = self._theme
+        self.mark.setPixmap(theme.icon("tessera").pixmap(QSize(24, 24), self.devicePixelRatioF()))
+        self.new_button.setIcon(theme.icon("plus", "text"))
+        for button, icon in self._page_buttons.values():
+            button.setIcon(theme.icon(icon, "muted"))

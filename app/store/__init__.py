@@ -1,0 +1,1 @@
+"""Conversations on disk: a tree of messages each, in SQLite with a write-ahead log."""

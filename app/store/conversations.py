@@ -1,0 +1,143 @@
+"""Reading and writing conversations. One thread at a time; StoreThread is that thread in the application."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.store.records import Conversation, Message, Status
+from app.store.schema import open_database
+
+_CONVERSATION = "id, title, titled_by, created_at, updated_at, deleted_at, pinned, folder, parameters"
+_MESSAGE = "id, conversation_id, parent_id, role, content, created_at, status, selected, details"
+
+
+class ConversationStore:
+    """The conversations file. Every method is one transaction, and durable once it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = open_database(path)
+        self._mark_interrupted()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _mark_interrupted(self) -> None:
+        """An answer that was being written when the process ended keeps its text and says so."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE messages SET status = ? WHERE status = ?",
+                (Status.INTERRUPTED.value, Status.STREAMING.value),
+            )
+
+    # --- conversations ---
+
+    def conversations(self, *, deleted: bool = False) -> list[Conversation]:
+        """Newest first; `deleted`: what lies in the trash instead."""
+        state = "IS NOT NULL" if deleted else "IS NULL"
+        rows = self._connection.execute(
+            f"SELECT {_CONVERSATION} FROM conversations WHERE deleted_at {state} ORDER BY updated_at DESC"
+        )
+        return [_conversation(row) for row in rows]
+
+    def put_conversation(self, conversation: Conversation) -> None:
+        """Insert, or replace the row of the same id (its messages stay)."""
+        with self._transaction() as connection:
+            _upsert(connection, "conversations", _CONVERSATION, _conversation_values(conversation))
+
+    def touch(self, conversation_id: str) -> None:
+        with self._transaction() as connection:
+            connection.execute("UPDATE conversations SET updated_at = ? WHERE id = ?", (time.time(), conversation_id))
+
+    def purge(self, conversation_id: str) -> None:
+        """Remove a conversation and its messages for good."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+
+    # --- messages ---
+
+    def messages(self, conversation_id: str) -> list[Message]:
+        """The whole tree, in the order of writing."""
+        rows = self._connection.execute(
+            f"SELECT {_MESSAGE} FROM messages WHERE conversation_id = ? ORDER BY rowid", (conversation_id,)
+        )
+        return [_message(row) for row in rows]
+
+    def put_messages(self, messages: Iterable[Message]) -> None:
+        """Insert, or replace those of the same id."""
+        with self._transaction() as connection:
+            for message in messages:
+                _upsert(connection, "messages", _MESSAGE, _message_values(message))
+
+    def save_texts(self, texts: Mapping[str, str]) -> None:
+        """Text so far of answers that are being written, by message id."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "UPDATE messages SET content = ? WHERE id = ?", [(text, key) for key, text in texts.items()]
+            )
+
+    def delete_messages(self, ids: Iterable[str]) -> None:
+        with self._transaction() as connection:
+            connection.executemany("DELETE FROM messages WHERE id = ?", [(key,) for key in ids])
+
+
+def _upsert(connection: sqlite3.Connection, table: str, columns: str, values: tuple[Any, ...]) -> None:
+    names = columns.split(", ")
+    updates = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
+    marks = ", ".join("?" * len(names))
+    connection.execute(
+        f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT(id) DO UPDATE SET {updates}", values
+    )
+
+
+def _conversation_values(item: Conversation) -> tuple[Any, ...]:
+    return (
+        item.id,
+        item.title,
+        item.titled_by,
+        item.created_at,
+        item.updated_at,
+        item.deleted_at,
+        int(item.pinned),
+        item.folder,
+        json.dumps(item.parameters),
+    )
+
+
+def _conversation(row: tuple[Any, ...]) -> Conversation:
+    *plain, pinned, folder, parameters = row
+    return Conversation(*plain, pinned=bool(pinned), folder=folder, parameters=json.loads(parameters))
+
+
+def _message_values(item: Message) -> tuple[Any, ...]:
+    return (
+        item.id,
+        item.conversation_id,
+        item.parent_id,
+        item.role,
+        item.content,
+        item.created_at,
+        item.status.value,
+        int(item.selected),
+        json.dumps(item.details),
+    )
+
+
+def _message(row: tuple[Any, ...]) -> Message:
+    *plain, status, selected, details = row
+    return Message(*plain, status=Status(status), selected=bool(selected), details=json.loads(details))

@@ -1,0 +1,153 @@
+"""The thread that owns the conversations file, so that no disk ever holds up the window."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from app.store.conversations import ConversationStore
+from app.store.errors import StoreError
+
+T = TypeVar("T")
+Deliver = Callable[[Callable[[], None]], None]
+
+SAVE_INTERVAL = 0.15  # seconds between saves of a streaming answer; the promise is at most 0.25
+
+
+class StoreThread:
+    """Runs calls on a ConversationStore in order, and saves streaming text every SAVE_INTERVAL.
+
+    `deliver` brings results back to the caller's thread. `on_error` is told, there, what no caller asked for.
+    """
+
+    def __init__(self, path: Path, deliver: Deliver, on_error: Callable[[Exception], None]) -> None:
+        self._path = path
+        self._deliver = deliver
+        self._on_error = on_error
+        self._calls: queue.SimpleQueue[Callable[[ConversationStore], None] | None] = queue.SimpleQueue()
+        self._texts: dict[str, str] = {}
+        self._texts_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def call(
+        self,
+        function: Callable[[ConversationStore], T],
+        on_done: Callable[[T], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Queue `function`; all calls run in the order they were made."""
+
+        def run(store: ConversationStore) -> None:
+            self._flush_texts(store)
+            try:
+                result: Any = function(store)
+            except Exception as error:
+                failure, handler = error, on_error or self._on_error
+                self._deliver(lambda: handler(failure))
+                return
+            if on_done is not None:
+                self._deliver(lambda: on_done(result))
+
+        self._calls.put(run)
+
+    def save_text(self, message_id: str, text: str) -> None:
+        """The text so far of an answer; only the newest one is written. Costs the caller nothing."""
+        with self._texts_lock:
+            wake = not self._texts
+            self._texts[message_id] = text
+        if wake:
+            self._calls.put(_nothing)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Write everything that waits, then close the file."""
+        self._calls.put(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        store = self._open()
+        last_save = 0.0
+        try:
+            while True:
+                # With nothing streaming, wait without waking.
+                wait = max(0.0, last_save + SAVE_INTERVAL - time.monotonic()) if self._texts else None
+                try:
+                    call = self._calls.get(timeout=wait)
+                except queue.Empty:
+                    self._flush_texts(store)
+                    last_save = time.monotonic()
+                    continue
+                if call is None:
+                    break
+                call(store)
+            self._flush_texts(store)
+        finally:
+            store.close()
+
+    def _flush_texts(self, store: ConversationStore) -> None:
+        with self._texts_lock:
+            texts, self._texts = self._texts, {}
+        if not texts:
+            return
+        try:
+            store.save_texts(texts)
+        except sqlite3.Error as error:
+            failure = error
+            with self._texts_lock:  # keep what is not saved yet; newer text wins
+                self._texts = {**texts, **self._texts}
+            self._deliver(lambda: self._on_error(failure))
+
+    def _open(self) -> ConversationStore:
+        """The store; a new one where the file is damaged, one in memory where it cannot be used at all."""
+        failure: Exception
+        try:
+            return ConversationStore(self._path)
+        except StoreError as error:
+            failure = error
+        except (sqlite3.Error, OSError) as error:
+            failure = _unusable(self._path, error)
+            if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                failure = _set_aside(self._path, error)
+                store = ConversationStore(self._path)
+                self._deliver(lambda: self._on_error(failure))
+                return store
+        self._deliver(lambda: self._on_error(failure))
+        return ConversationStore(Path(":memory:"))
+
+
+def _nothing(_store: ConversationStore) -> None:
+    """Wakes the thread."""
+
+
+def _unusable(path: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"The conversations file {path} cannot be used: {error}.",
+        done="This session's conversations are kept in memory only.",
+        remedy="Check the folder's permissions and free space, then start Tessera again.",
+    )
+
+
+def _set_aside(path: Path, error: Exception) -> StoreError:
+    """Move a damaged database (with its log) out of the way; nothing is deleted."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    kept = path.with_name(f"{path.stem}.damaged-{stamp}{path.suffix}")
+    for suffix in ("", "-wal", "-shm"):
+        source = path.with_name(path.name + suffix)
+        if source.exists():
+            try:
+                source.replace(kept.with_name(kept.name + suffix))
+            except OSError:
+                break
+    return StoreError(
+        f"The conversations file {path.name} is damaged: {error}.",
+        done=f"It was kept as {kept.name} beside a new, empty one.",
+        remedy="A backup in the same folder can be put in its place while Tessera is closed.",
+    )

@@ -1,0 +1,124 @@
+"""The theme in force: follows the system or the owner's choice, and tells those who paint themselves."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from functools import lru_cache
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QIcon, QPalette
+from PySide6.QtWidgets import QApplication
+
+from app.assets import FONTS, ICONS, STYLESHEET
+from app.settings.values import Settings
+from app.theme.icons import icon
+from app.theme.tokens import MONO, RADII, SANS, SPACING, THEMES, Colors, TypeScale
+
+
+class Theme(QObject):
+    """Current tokens. `changed` is emitted after palette and stylesheet are in place."""
+
+    changed = Signal()
+
+    def __init__(self, application: QApplication, settings: Settings) -> None:
+        super().__init__(application)
+        self._application = application
+        self._settings = settings
+        self.name = "light"
+        self.colors: Colors = THEMES["light"]
+        self.type = TypeScale()
+        settings.on_change(self._setting_changed)
+        hints = QGuiApplication.styleHints()
+        hints.colorSchemeChanged.connect(self.apply)
+
+    def load_fonts(self) -> None:
+        for path in sorted(FONTS.glob("*.ttf")):
+            QFontDatabase.addApplicationFont(str(path))
+
+    def apply(self) -> None:
+        chosen = self._settings["theme"]
+        self.name = self._system() if chosen == "system" else chosen
+        self.colors = THEMES[self.name]
+        self.type = replace(self.type, body=self._settings["font_size"])
+        application = self._application
+        application.setFont(self.font(self.type.control))
+        application.setPalette(_palette(self.colors))
+        application.setStyleSheet(stylesheet(self.colors))
+        self.changed.emit()
+
+    def icon(self, name: str, color: str = "muted") -> QIcon:
+        """One of our icons in the colour of a token."""
+        return icon(name, getattr(self.colors, color))
+
+    def color(self, name: str) -> QColor:
+        return QColor(getattr(self.colors, name))
+
+    def font(self, pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
+        font = QFont([SANS, "Noto Sans", "Segoe UI", "Helvetica Neue", "sans-serif"])
+        font.setPixelSize(pixels)
+        font.setWeight(weight)
+        return font
+
+    def mono(self, pixels: int) -> QFont:
+        font = QFont([MONO, "monospace"])
+        font.setPixelSize(pixels)
+        font.setStyleHint(QFont.StyleHint.Monospace)
+        font.setFixedPitch(True)
+        return font
+
+    def _system(self) -> str:
+        scheme = QGuiApplication.styleHints().colorScheme()
+        return "dark" if scheme == Qt.ColorScheme.Dark else "light"
+
+    def _setting_changed(self, name: str, _value: object) -> None:
+        if name in ("theme", "font_size"):
+            self.apply()
+
+
+@lru_cache(maxsize=4)
+def stylesheet(colors: Colors) -> str:
+    """The stylesheet with every @token filled in; an unknown token is an error."""
+    text = STYLESHEET.read_text(encoding="utf-8")
+    values = {**asdict(colors)}
+    values |= {f"space_{k}": f"{v}px" for k, v in asdict(SPACING).items()}
+    values |= {f"radius_{k}": f"{v}px" for k, v in asdict(RADII).items()}
+    values |= {f"type_{k}": f"{v}px" for k, v in asdict(TypeScale()).items()}
+    values["icons"] = ICONS.as_posix()
+    for name in sorted(values, key=len, reverse=True):
+        text = text.replace(f"@{name}", values[name])
+    if "@" in text:
+        place = text.index("@")
+        raise ValueError(f"the stylesheet names an unknown token: {text[place : place + 30]!r}")
+    return text
+
+
+def _palette(colors: Colors) -> QPalette:
+    role = QPalette.ColorRole
+    palette = QPalette()
+    for name, value in (
+        (role.Window, colors.window),
+        (role.WindowText, colors.text),
+        (role.Base, colors.card),
+        (role.AlternateBase, colors.sidebar),
+        (role.Text, colors.text),
+        (role.PlaceholderText, colors.muted),
+        (role.Button, colors.card),
+        (role.ButtonText, colors.text),
+        (role.BrightText, colors.danger),
+        (role.Highlight, colors.selection),
+        (role.HighlightedText, colors.text),
+        (role.ToolTipBase, colors.tooltip),
+        (role.ToolTipText, colors.on_tooltip),
+        (role.Link, colors.link),
+        (role.LinkVisited, colors.link),
+        (role.Accent, colors.accent),
+        (role.Light, colors.border),
+        (role.Midlight, colors.border),
+        (role.Mid, colors.border),
+        (role.Dark, colors.outline),
+        (role.Shadow, colors.outline),
+    ):
+        palette.setColor(name, QColor(value))
+    for name in (role.WindowText, role.Text, role.ButtonText):
+        palette.setColor(QPalette.ColorGroup.Disabled, name, QColor(colors.outline))
+    return palette

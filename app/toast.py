@@ -1,0 +1,60 @@
+"""A short remark at the window's lower edge, with one button: “Deleted. Undo”."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
+
+SHOWN_MS = 8000
+
+
+class Toast(QFrame):
+    """One at a time; it keeps itself at the bottom of its parent."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("toast")
+        self._label = QLabel(self)
+        self._label.setObjectName("toastText")
+        self._label.setTextFormat(Qt.TextFormat.PlainText)
+        self._label.setMaximumWidth(420)
+        self.button = QPushButton(self)
+        self.button.setObjectName("toastButton")
+        self.button.clicked.connect(self._clicked)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 6, 8, 6)
+        row.addWidget(self._label)
+        row.addWidget(self.button)
+        self._run: Callable[[], None] | None = None
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self.hide)
+        parent.installEventFilter(self)
+        self.hide()
+
+    def show_text(self, text: str, action: str = "", run: Callable[[], None] | None = None) -> None:
+        self._run = run
+        self._label.setText(self._label.fontMetrics().elidedText(text, Qt.TextElideMode.ElideMiddle, 380))
+        self.button.setText(action)
+        self.button.setVisible(run is not None)
+        self.adjustSize()
+        self._place()
+        self.show()
+        self.raise_()
+        self._timer.start(SHOWN_MS)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize and self.isVisible():
+            self._place()
+        return False
+
+    def _place(self) -> None:
+        parent = self.parentWidget()
+        self.move((parent.width() - self.width()) // 2, parent.height() - self.height() - 110)
+
+    def _clicked(self) -> None:
+        self.hide()
+        if self._run is not None:
+            self._run()

@@ -1,0 +1,151 @@
+"""The window as its owner uses it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+
+from app.store.records import Status
+from engine.messages import Abort, ErrorInfo, FinishReason, GenerationFinished, LoadModel, Overflow, TokenEvent
+from tests.support.scripted_engine import stats
+
+
+def send(qtbot, app, text: str) -> None:
+    edit = app.page.composer.edit
+    qtbot.keyClicks(edit, text)
+    qtbot.keyClick(edit, Qt.Key.Key_Return)
+
+
+def answered(app) -> bool:
+    path = app.session.path()
+    return len(path) > 1 and path[-1].role == "assistant" and path[-1].status is not Status.STREAMING
+
+
+def test_first_sentence_can_be_typed_at_once_and_is_answered(app, qtbot):
+    assert isinstance(app.engine.commands[0], LoadModel)
+    assert "Scripted 1B" in app.page.picker.text()
+    assert app.window.focusWidget() is app.page.composer.edit
+    send(qtbot, app, "Hello you")
+    qtbot.waitUntil(lambda: answered(app))
+    question, answer = app.session.path()
+    assert (question.content, answer.content) == ("Hello you", "Hello **there**.")
+    footer = app.page.transcript._overlay._footers[answer.id]
+    for fact in ("native", "2 tokens", "decode 10.0", "prefill 75.0", "250 ms", "complete"):
+        assert fact in footer.facts.text()
+    assert app.page.composer.text == ""
+    assert [row.title for row in app.context.conversations.rows()] == ["Hello you"]
+
+
+def test_answers_are_still_there_after_a_restart(start, qtbot):
+    first = start()
+    send(qtbot, first, "Remember this")
+    qtbot.waitUntil(lambda: answered(first))
+    contents = [message.content for message in first.session.path()]
+    first.context.close()
+    second = start()
+    qtbot.waitUntil(lambda: len(second.context.conversations.rows()) == 1)
+    second.session.open(second.context.conversations.rows()[0].id)
+    qtbot.waitUntil(lambda: len(second.session.path()) == 2)
+    assert [message.content for message in second.session.path()] == contents
+    assert second.page.transcript.isVisible()
+
+
+def test_stop_sends_abort_and_keeps_the_text(app, qtbot):
+    app.engine.answer = None
+    send(qtbot, app, "Tell me everything")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    request = app.engine.requests()[0]
+    app.engine.begin(request)
+    app.engine.emit(TokenEvent(request.request_id, "It begins"))
+    qtbot.waitUntil(lambda: app.session.path()[-1].content == "It begins")
+    qtbot.mouseClick(app.page.composer.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: answered(app))
+    assert Abort(request.request_id) in app.engine.commands
+    answer = app.session.path()[-1]
+    assert (answer.content, answer.status) == ("It begins", Status.STOPPED)
+
+
+def test_regenerating_makes_a_second_version(app, qtbot):
+    send(qtbot, app, "Hi")
+    qtbot.waitUntil(lambda: answered(app))
+    first = app.session.path()[-1]
+    app.engine.answer = "Another answer"
+    footer = app.page.transcript._overlay._footers[first.id]
+    qtbot.mouseClick(footer.regenerate, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: answered(app) and app.session.path()[-1].id != first.id)
+    assert app.session.path()[-1].content == "Another answer"
+    assert [version.content for version in app.session.tree.siblings(first.id)] == [
+        "Hello **there**.",
+        "Another answer",
+    ]
+
+
+def test_a_prompt_longer_than_the_context_is_a_visible_choice(app, qtbot):
+    app.engine.answer = None
+    send(qtbot, app, "Long")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    request = app.engine.requests()[0]
+    error = ErrorInfo("ContextOverflowError", "Too long.", "Nothing was removed.", "Trim or stop.")
+    app.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, None, error))
+    qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
+    problem = app.page.problem_stack.cards[0].problem
+    assert problem.cause == "Too long."
+    assert [action.label for action in problem.actions] == ["Leave out the oldest messages", "Stop here"]
+    app.engine.answer = "Fits now"
+    problem.actions[0].run()
+    qtbot.waitUntil(lambda: answered(app) and app.session.path()[-1].content == "Fits now")
+    assert app.engine.requests()[-1].overflow is Overflow.TRIM_OLDEST
+    assert len(app.session.path()) == 2
+
+
+def test_an_error_in_the_middle_keeps_what_came(app, qtbot):
+    app.engine.answer = None
+    send(qtbot, app, "Go on")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    request = app.engine.requests()[0]
+    app.engine.begin(request)
+    app.engine.emit(TokenEvent(request.request_id, "Half an ans"))
+    error = ErrorInfo("OutOfMemoryError", "Memory ran out.", "The answer was ended.", "Close something.")
+    app.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, stats(2), error))
+    qtbot.waitUntil(lambda: answered(app))
+    answer = app.session.path()[-1]
+    assert (answer.content, answer.status) == ("Half an ans", Status.FAILED)
+    view = app.page.transcript.message_views[-1]
+    assert "Memory ran out." in view.views[-1].source
+
+
+def test_a_model_that_fails_to_load_is_explained(start, qtbot):
+    error = ErrorInfo("FormatError", "x.gguf is cut short.", "It was not loaded.", "Download it again.")
+
+    def prepare(engine):
+        engine.load_error = error
+
+    app = start(prepare, wait_for_model=False)
+    qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
+    assert app.page.problem_stack.cards[0].problem.cause == "x.gguf is cut short."
+    send(qtbot, app, "Anyone?")
+    assert app.page.composer.text == "Anyone?"  # nothing typed is lost
+    assert not app.engine.requests()
+
+
+def test_a_deleted_conversation_comes_back_with_undo(app, qtbot):
+    send(qtbot, app, "Keep me")
+    qtbot.waitUntil(lambda: answered(app))
+    key = app.session.conversation_id
+    app.window.sidebar.list.delete_requested.emit(key)
+    assert app.context.conversations.rows() == []
+    assert app.session.conversation_id is None
+    qtbot.mouseClick(app.window.toast.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: len(app.session.path()) == 2)
+    assert [row.id for row in app.context.conversations.rows()] == [key]
+
+
+def test_the_model_that_took_the_process_down_is_not_loaded_again(start, qtbot, data_folder):
+    first = start()
+    loaded = first.context.models.info.path
+    first.context.models._write_load_marker(loaded)
+    first.context.close()
+    second = start(wait_for_model=False)
+    qtbot.waitUntil(lambda: bool(second.page.problem_stack.cards))
+    assert not any(isinstance(command, LoadModel) for command in second.engine.commands)
+    second.page.problem_stack.cards[0].problem.actions[0].run()
+    qtbot.waitUntil(lambda: second.context.models.info is not None)
