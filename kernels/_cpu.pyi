@@ -1,15 +1,16 @@
 """Types of the native module; what each function does is said where it is bound (kernels/cpu/bind_*.cpp)."""
 
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
+from typing_extensions import Buffer as _Buffer
 
 Tier = Literal["scalar", "avx2", "avx512", "avx512_vnni"]
 
 TierChoice = Literal["auto", "scalar", "avx2", "avx512", "avx512_vnni"]
+Buffer = _Buffer | NDArray[Any]  # numpy's arrays declare the protocol for Python 3.12 and later only
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 

@@ -90,10 +90,7 @@ void bind_operations(nb::class_<Program>& program) {
            [](Program& self, Handle x, std::vector<Handle> weights, const std::vector<std::optional<Handle>>& biases,
               std::vector<Handle> outs) {
              std::vector<Handle> plain;
-             for (const std::optional<Handle>& bias : biases) {
-               if (bias && *bias < 0) throw std::invalid_argument("linear: a bias must be a weight or None");
-               plain.push_back(bias.value_or(kNone));
-             }
+             for (const std::optional<Handle>& bias : biases) plain.push_back(bias.value_or(kNone));
              self.linear(x, std::move(weights), std::move(plain), std::move(outs));
            },
            "x"_a, "weights"_a, "biases"_a, "outs"_a)
@@ -110,7 +107,6 @@ void bind_operations(nb::class_<Program>& program) {
       .def("experts",
            [](Program& self, Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
               const std::string& activation, std::optional<Handle> mask) {
-             if (mask && *mask < 0) throw std::invalid_argument("experts: mask must be an expert_mask or None");
              self.experts(x, ids, weights, gate, up, down, out, activation, mask.value_or(kNone));
            },
            "x"_a, "ids"_a, "weights"_a, "gate"_a, "up"_a, "down"_a, "out"_a, "activation"_a = "silu",
