@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import EngineError, FormatError, UnsupportedError
+from engine.errors import EngineError, FormatError
 from engine.gguf import GGUFFile
 from engine.memory.available import available_memory, format_bytes, require_memory
 from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
 from engine.memory.prefix_cache import PrefixCache
-from engine.memory.weight_store import WeightStore
 from engine.messages import (
     Event,
     FinishReason,
@@ -23,8 +22,7 @@ from engine.messages import (
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.graph import Graph
 from engine.models.quantization import quantization_name
-from engine.runtime.executor import Executor
-from engine.runtime.lowering import capture
+from engine.runtime.loaded import LoadedModel, assemble
 from engine.runtime.threads import default_threads
 from engine.sequence import Sequence
 from engine.session import Session
@@ -34,11 +32,9 @@ from engine.text.sampler import Sampler
 from engine.text.stopping import StopMatcher
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-from kernels import _cpu
 
 _DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
 _SMALLEST_CONTEXT = 512
-_SPARE_BLOCKS = 4  # for copies of shared blocks
 
 Emit = Callable[[Event], None]
 Progress = Callable[[float, str], None]
@@ -53,7 +49,7 @@ class NativeBackend:
     template: ChatTemplate
     cache: PrefixCache
     session: Session
-    weights: WeightStore
+    model: LoadedModel
     emit: Emit
 
     @property
@@ -99,7 +95,7 @@ class NativeBackend:
         for sequence in self.session.sequences:
             self.session.finish(sequence, FinishReason.ABORTED)
         self.cache.clear()
-        self.weights.close()
+        self.model.close()
 
 
 def load_native(
@@ -115,25 +111,12 @@ def load_native(
     try:
         spec = load_spec(gguf)
         graph = build_graph(spec)
-        _require_types(graph)
         context, context_warnings = _context_length(spec, graph, options.context_length, freed)
         progress(0.2, "Reading the vocabulary")
-        tokenizer = Tokenizer.load(path)
-        if tokenizer.n_vocab > spec.vocabulary_size:
-            raise FormatError(
-                f"{gguf.path.name}: the vocabulary has {tokenizer.n_vocab} tokens, the model {spec.vocabulary_size}."
-            )
+        tokenizer = _matching_tokenizer(spec)
         progress(0.7, "Preparing the computation")
         threads = options.threads or default_threads()
-        pool = KVPool(graph.kv_layers, context // BLOCK_TOKENS + 1 + _SPARE_BLOCKS)
-        program = capture(graph, kv_type=pool.quant_type, block_tokens=BLOCK_TOKENS, tier=options.isa_tier)
-        weights = WeightStore(gguf)
-        weights.bind(program.program, program.weights)
-        for index, handle in enumerate(program.kv_layers):
-            program.program.bind_kv(handle, *pool.layer(index))
-        cache = PrefixCache(pool)
-        executor = Executor(program, _cpu.ThreadPool(threads))
-        session = Session(executor, cache, context, tokenizer.stop_ids, emit)
+        model = assemble(gguf, spec, graph, context_length=context, threads=threads, tier=options.isa_tier)
         info = ModelInfo(
             path=str(path),
             name=spec.name,
@@ -144,24 +127,26 @@ def load_native(
             file_bytes=gguf.file_bytes,
             context_length=context,
             trained_context_length=spec.context_length,
-            isa_tier=program.program.tier,
+            isa_tier=model.tier,
             threads=threads,
             warnings=(*spec.warnings, *tokenizer.warnings, *context_warnings),
         )
+        cache = PrefixCache(model.pool)
+        session = Session(model.executor, cache, context, tokenizer.stop_ids, emit)
         template = ChatTemplate.from_tokenizer(tokenizer, options.template)
-        return NativeBackend(info, tokenizer, template, cache, session, weights, emit)
+        return NativeBackend(info, tokenizer, template, cache, session, model, emit)
     except BaseException:
         gguf.close()
         raise
 
 
-def _require_types(graph: Graph) -> None:
-    for tensor in graph.weights.values():
-        if tensor.type_id not in _cpu.QUANT_TYPES:
-            raise UnsupportedError(
-                f"The tensor “{tensor.name}” is of {tensor.type_name}, which Tessera's own engine cannot compute with.",
-                remedy="It may run on the compatibility engine; files in Q4_K_M or Q8_0 run natively.",
-            )
+def _matching_tokenizer(spec: ModelSpec) -> Tokenizer:
+    tokenizer = Tokenizer.load(spec.path)
+    if tokenizer.n_vocab > spec.vocabulary_size:
+        raise FormatError(
+            f"{Path(spec.path).name} has {tokenizer.n_vocab} tokens, but embeddings of {spec.vocabulary_size} only."
+        )
+    return tokenizer
 
 
 def _context_length(spec: ModelSpec, graph: Graph, chosen: int | None, freed: int) -> tuple[int, tuple[str, ...]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from kernels._cpu import Program
+from typing import TYPE_CHECKING
 
 from engine.gguf import GGUFFile
+
+if TYPE_CHECKING:
+    from kernels._cpu import Program
 
 
 class WeightStore:

@@ -43,7 +43,7 @@ class Executor:
 
     def __init__(self, program: CpuProgram, pool: ThreadPool) -> None:
         self._program = program
-        self._pool = pool
+        self.pool = pool
         self._quick_tokens = 0  # batches up to this size run in one call
         self.micro_batch = _FIRST_MICRO_BATCH  # tokens per step that suit this model on this machine
 
@@ -52,14 +52,14 @@ class Executor:
 
         Writes the chunks' keys and values into reserved cells; committing them is the caller's.
         """
-        batch = _batch(chunks)
+        batch = make_batch(chunks)
         tokens = sum(len(chunk.tokens) for chunk in chunks)
         program = self._program
         slices = program.slices if tokens > self._quick_tokens else ((0, -1),)
         begin = slice_begin = time.perf_counter()
         longest = 0.0
         for first, last in slices:
-            program.program.run(self._pool, batch, first, last)
+            program.program.run(self.pool, batch, first, last)
             now = time.perf_counter()
             longest, slice_begin = max(longest, now - slice_begin), now
             if len(slices) > 1 and interrupted():
@@ -78,7 +78,8 @@ class Executor:
             self.micro_batch = max(_SMALLEST_MICRO_BATCH, tokens // 2)
 
 
-def _batch(chunks: Sequence[Chunk]) -> Batch:
+def make_batch(chunks: Sequence[Chunk]) -> Batch:
+    """The kernels' view of `chunks`: tokens with their positions, block tables, and the rows that want logits."""
     counts = [len(chunk.tokens) for chunk in chunks]
     tables = np.zeros((len(chunks), max(len(chunk.state.block_table) for chunk in chunks)), np.int32)
     positions, outputs, offset = [], [], 0

@@ -51,6 +51,7 @@ class CpuProgram:
     """A captured graph with its handles by name. `slices` cuts it into parts between which it may be left."""
 
     program: Program
+    values: dict[str, int]
     weights: dict[str, int]
     kv_layers: tuple[int, ...]
     logits: int
@@ -74,7 +75,8 @@ class _Capture:
 
     def __post_init__(self) -> None:
         program = self.program
-        self.values = {name: program.value(width) for name, width in self.graph.values.items()}
+        ids = {op.ids for op in self.graph.ops if isinstance(op, Router)}
+        self.values = {name: program.value(width, name in ids) for name, width in self.graph.values.items()}
         self.weights = {
             name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
         }
@@ -87,9 +89,8 @@ class _Capture:
         for op in self.graph.ops:
             self.emit(op)
         self.program.finish()
-        return CpuProgram(
-            self.program, self.weights, self.kv_layers, self.values[self.graph.logits], _slices(self.graph)
-        )
+        logits = self.values[self.graph.logits]
+        return CpuProgram(self.program, self.values, self.weights, self.kv_layers, logits, _slices(self.graph))
 
     @singledispatchmethod
     def emit(self, op: Op) -> None:
@@ -108,7 +109,7 @@ class _Capture:
         self.program.linear(
             self.values[op.x],
             [self.weights[name] for name in op.weights],
-            [self.weights[name] if name else -1 for name in op.biases],
+            [self.weights[name] if name else None for name in op.biases],
             [self.values[name] for name in op.outs],
         )
 

@@ -1,0 +1,60 @@
+"""LoadedModel: a model's weights, cache and program, bound together and ready to run. Knows nothing of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import UnsupportedError
+from engine.gguf import GGUFFile, QuantType
+from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
+from engine.memory.weight_store import WeightStore
+from engine.models import ModelSpec
+from engine.models.graph import Graph
+from engine.runtime.executor import Executor
+from engine.runtime.lowering import CpuProgram, capture
+from kernels import _cpu
+
+_SPARE_BLOCKS = 4  # for copies of shared blocks
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    spec: ModelSpec
+    graph: Graph
+    weights: WeightStore
+    pool: KVPool
+    program: CpuProgram
+    executor: Executor
+
+    @property
+    def tier(self) -> str:
+        return self.program.program.tier
+
+    def close(self) -> None:
+        self.weights.close()
+
+
+def assemble(
+    gguf: GGUFFile,
+    spec: ModelSpec,
+    graph: Graph,
+    *,
+    context_length: int,
+    threads: int,
+    tier: str = "auto",
+    kv_type: QuantType = QuantType.F16,
+) -> LoadedModel:
+    """Maps, captures and binds; reads no weight. UnsupportedError for a tensor type that has no kernel."""
+    for tensor in graph.weights.values():
+        if tensor.type_id not in _cpu.QUANT_TYPES:
+            raise UnsupportedError(
+                f"The tensor “{tensor.name}” is of type {tensor.type_name}, which our own engine cannot compute with.",
+                remedy="It may run on the compatibility engine; files in Q4_K_M or Q8_0 run natively.",
+            )
+    pool = KVPool(graph.kv_layers, -(-context_length // BLOCK_TOKENS) + _SPARE_BLOCKS, kv_type)
+    program = capture(graph, kv_type=kv_type, block_tokens=BLOCK_TOKENS, tier=tier)
+    weights = WeightStore(gguf)
+    weights.bind(program.program, program.weights)
+    for index, handle in enumerate(program.kv_layers):
+        program.program.bind_kv(handle, *pool.layer(index))
+    return LoadedModel(spec, graph, weights, pool, program, Executor(program, _cpu.ThreadPool(threads)))

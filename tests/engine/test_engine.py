@@ -1,0 +1,270 @@
+"""The engine thread: commands in, events out, on a tiny model and on the starter model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.client import EngineClient, RequestError
+from engine.messages import (
+    Abort,
+    ChatMessage,
+    EngineStopped,
+    Event,
+    FinishReason,
+    Generate,
+    GenerationFinished,
+    GenerationRequest,
+    GenerationStarted,
+    LoadModel,
+    LoadOptions,
+    ModelLoaded,
+    ModelLoadFailed,
+    ModelLoading,
+    ModelUnloaded,
+    Overflow,
+    PrefillProgress,
+    SamplingParams,
+    Shutdown,
+    TokenEvent,
+)
+from tests.support.tiny_models import TinyModel
+
+GREEDY = SamplingParams(temperature=0.0)
+Write = Callable[[TinyModel], Path]
+
+
+@pytest.fixture
+def client() -> Iterator[EngineClient]:
+    with EngineClient() as client:
+        yield client
+
+
+@pytest.fixture
+def tiny(client: EngineClient, tiny_models: Write) -> EngineClient:
+    client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1))
+    return client
+
+
+def raw(request_id: str, prompt: str, **changes: object) -> GenerationRequest:
+    request = GenerationRequest(request_id, (), GREEDY, max_tokens=8, raw_prompt=prompt)
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def collect(client: EngineClient, until: type[Event], count: int = 1) -> list[Event]:
+    events: list[Event] = []
+    while sum(isinstance(event, until) for event in events) < count:
+        events.append(client.next_event(timeout=60))
+    return events
+
+
+def only(events: list[Event], kind: type) -> list:  # type: ignore[type-arg]
+    return [event for event in events if isinstance(event, kind)]
+
+
+def text_of(events: list[Event], request_id: str | None = None) -> str:
+    return "".join(e.text for e in only(events, TokenEvent) if request_id in (None, e.request_id))
+
+
+def finish_of(events: list[Event], request_id: str | None = None) -> GenerationFinished:
+    (finish,) = [e for e in only(events, GenerationFinished) if request_id in (None, e.request_id)]
+    return finish  # type: ignore[no-any-return]
+
+
+def test_an_answer_from_the_starter_model(client: EngineClient, starter_model: Path) -> None:
+    info = client.load(str(starter_model), LoadOptions(context_length=512))
+    assert (info.engine, info.architecture, info.context_length) == ("native", "llama", 512)
+    assert client.answer("What is the capital of France? Answer in one word.", max_tokens=16).strip()
+
+
+def test_events_of_one_answer_come_in_order(tiny: EngineClient) -> None:
+    events = list(tiny.stream(raw("a", "One two three")))
+    assert isinstance(events[0], GenerationStarted) and isinstance(events[-1], GenerationFinished)
+    finish = finish_of(events)
+    assert finish.reason in (FinishReason.LENGTH, FinishReason.STOP) and finish.stats is not None
+    assert finish.stats.prompt_tokens == events[0].prompt_tokens
+    assert finish.stats.generated_tokens == len([e for e in only(events, TokenEvent) if e.tokens])
+    assert finish.stats.time_to_first_token > 0
+
+
+def test_load_tells_progress_and_what_runs(client: EngineClient, tiny_models: Write) -> None:
+    path = str(tiny_models(TinyModel("qwen3", "Q4_K_M")))
+    client.send(LoadModel(path, LoadOptions(threads=1, isa_tier="scalar")))
+    events = collect(client, ModelLoaded)
+    fractions = [event.fraction for event in only(events, ModelLoading)]
+    assert fractions == sorted(fractions) and len(fractions) >= 2
+    info = events[-1].info
+    assert (info.quantization, info.isa_tier, info.threads, info.engine) == ("Q4_K_M", "scalar", 1, "native")
+
+
+def test_without_a_model_a_request_fails_with_a_remedy(client: EngineClient) -> None:
+    finish = finish_of(list(client.stream(raw("a", "Hello"))))
+    assert finish.reason is FinishReason.ERROR and finish.error is not None and finish.error.remedy
+
+
+def test_failed_load_keeps_the_old_model(tiny: EngineClient, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF but not for long")
+    tiny.send(LoadModel(str(broken)))
+    failed = collect(tiny, ModelLoadFailed)[-1]
+    assert failed.still_loaded is not None and "broken.gguf" in failed.error.cause
+    assert finish_of(list(tiny.stream(raw("a", "Still there?")))).error is None
+
+
+def test_a_new_model_takes_the_old_ones_place(tiny: EngineClient, tiny_models: Write) -> None:
+    tiny.send(LoadModel(str(tiny_models(TinyModel("qwen2"))), LoadOptions(threads=1)))
+    events = collect(tiny, ModelLoaded)
+    assert len(only(events, ModelUnloaded)) == 1
+    assert events[-1].info.architecture == "qwen2"
+
+
+def test_abort_while_decoding_keeps_what_was_said(tiny: EngineClient) -> None:
+    tiny.send(Generate(raw("a", "Count", max_tokens=None)))
+    events = collect(tiny, TokenEvent, 3)
+    tiny.send(Abort("a"))
+    events += collect(tiny, GenerationFinished)
+    finish = finish_of(events)
+    assert finish.reason is FinishReason.ABORTED
+    assert finish.stats is not None and finish.stats.generated_tokens >= 3
+
+
+def test_abort_in_prefill_is_prompt(client: EngineClient, starter_model: Path) -> None:
+    client.load(str(starter_model), LoadOptions(context_length=4096, threads=1))
+    client.send(Generate(raw("a", "word " * 3000)))
+    collect(client, GenerationStarted)
+    client.next_event(timeout=60)  # the first PrefillProgress: it computes for certain
+    client.send(Abort("a"))
+    assert finish_of(collect(client, GenerationFinished)).reason is FinishReason.ABORTED
+    assert finish_of(list(client.stream(raw("b", "And now?")))).error is None
+
+
+def test_abort_of_an_unknown_or_finished_request_is_ignored(tiny: EngineClient) -> None:
+    tiny.send(Abort("nobody"))
+    assert finish_of(list(tiny.stream(raw("a", "Hello")))).error is None
+    tiny.send(Abort("a"))
+    assert finish_of(list(tiny.stream(raw("b", "Hello")))).error is None
+
+
+def test_two_answers_at_once_equal_each_alone(tiny: EngineClient) -> None:
+    alone = {name: text_of(list(tiny.stream(raw(name, name * 5, max_tokens=24)))) for name in ("Apple", "Stone")}
+    for name in alone:
+        tiny.send(Generate(raw(name, name * 5, max_tokens=24)))
+    events = collect(tiny, GenerationFinished, 2)
+    assert {name: text_of(events, name) for name in alone} == alone
+    kinds = [event.request_id for event in only(events, TokenEvent)]
+    assert kinds != sorted(kinds), "the answers did not take turns"
+
+
+def test_second_turn_reuses_the_first_and_answers_as_a_fresh_engine(tiny_models: Write) -> None:
+    path, first = str(tiny_models(TinyModel())), "A conversation that goes on for a while. " * 4
+    with EngineClient() as client:
+        client.load(path, LoadOptions(threads=1))
+        said = text_of(list(client.stream(raw("1", first))))
+        events = list(client.stream(raw("2", first + said + " And then?", max_tokens=24)))
+        assert events[0].reused_tokens > 20  # type: ignore[union-attr]
+    with EngineClient() as client:
+        client.load(path, LoadOptions(threads=1))
+        fresh = list(client.stream(raw("2", first + said + " And then?", max_tokens=24)))
+        assert fresh[0].reused_tokens == 0  # type: ignore[union-attr]
+    assert text_of(events) == text_of(fresh)
+
+
+def test_prompt_longer_than_the_context_asks(client: EngineClient, tiny_models: Write) -> None:
+    client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1, context_length=64))
+    messages = tuple(ChatMessage(role, "word " * 12) for role in ("user", "assistant", "user"))
+    request = GenerationRequest("a", messages, GREEDY, max_tokens=4)
+    finish = finish_of(list(client.stream(request)))
+    assert finish.error is not None and finish.error.kind == "ContextOverflowError" and "64" in finish.error.cause
+
+
+def test_trim_oldest_says_how_many_and_keeps_the_system_prompt(client: EngineClient, tiny_models: Write) -> None:
+    client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1, context_length=160))
+    turns = [ChatMessage(role, f"{role} {i} " * 6) for i in range(4) for role in ("user", "assistant")]
+    messages = (ChatMessage("system", "Be brief."), *turns, ChatMessage("user", "Last?"))
+    request = GenerationRequest("a", messages, GREEDY, max_tokens=4, overflow=Overflow.TRIM_OLDEST)
+    events = list(client.stream(request))
+    started = only(events, GenerationStarted)[0]
+    assert started.trimmed_messages > 0 and started.trimmed_messages % 2 == 0
+    assert started.prompt_tokens < 160 and finish_of(events).error is None
+
+
+def test_context_end_finishes_the_answer(client: EngineClient, tiny_models: Write) -> None:
+    client.load(str(tiny_models(TinyModel(without=(), seed=3))), LoadOptions(threads=1, context_length=64))
+    banned = raw("a", "Hello", max_tokens=None, sampling=replace(GREEDY, grammar='root ::= "a" root'))
+    finish = finish_of(list(client.stream(banned)))
+    assert finish.reason is FinishReason.CONTEXT_FULL
+    assert finish.stats is not None
+    assert finish.stats.prompt_tokens + finish.stats.generated_tokens == 64
+
+
+def test_context_that_does_not_fit_memory_is_refused_with_a_number(client: EngineClient, tiny_models: Write) -> None:
+    with pytest.raises(RequestError, match="at most") as caught:
+        client.load(str(tiny_models(TinyModel())), LoadOptions(context_length=1 << 40))
+    assert caught.value.info.kind == "OutOfMemoryError"
+
+
+def test_more_answers_than_memory_all_end(client: EngineClient, tiny_models: Write) -> None:
+    """Each needs over half of the blocks: they are put back in line and continued."""
+    client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1, context_length=128))
+    requests = [raw(str(i), f"Number {i} of three " * 4, max_tokens=60) for i in range(3)]
+    alone = [text_of(list(client.stream(request))) for request in requests]
+    for request in requests:
+        client.send(Generate(request))
+    events = collect(client, GenerationFinished, 3)
+    assert [text_of(events, request.request_id) for request in requests] == alone
+    assert all(e.error is None for e in only(events, GenerationFinished))
+
+
+def test_bad_grammar_is_an_error_of_that_answer_alone(tiny: EngineClient) -> None:
+    bad = replace(GREEDY, grammar="root ::= (((")
+    finish = finish_of(list(tiny.stream(raw("a", "Hello", sampling=bad))))
+    assert finish.error is not None and finish.error.kind == "GrammarError"
+    assert finish_of(list(tiny.stream(raw("b", "Hello")))).error is None
+
+
+def test_stop_string_ends_and_is_not_shown(tiny: EngineClient) -> None:
+    whole = text_of(list(tiny.stream(raw("a", "Tell me", max_tokens=16))))
+    stop = whole[4:7]
+    events = list(tiny.stream(raw("b", "Tell me", max_tokens=16, stop=(stop,))))
+    assert text_of(events) == whole[: whole.index(stop)]
+    assert finish_of(events).reason is FinishReason.STOP
+
+
+def test_empty_prompt_is_refused(tiny: EngineClient) -> None:
+    finish = finish_of(list(tiny.stream(raw("a", ""))))
+    assert finish.error is not None and "empty" in finish.error.cause
+
+
+def test_shutdown_ends_what_runs_and_says_so(tiny: EngineClient) -> None:
+    tiny.send(Generate(raw("a", "Count", max_tokens=None)))
+    collect(tiny, TokenEvent)
+    tiny.send(Shutdown())
+    events = collect(tiny, EngineStopped)
+    assert finish_of(events).reason is FinishReason.ABORTED
+    assert isinstance(events[-1], EngineStopped) and events[-1].error is None
+
+
+def test_prefill_tells_its_progress(client: EngineClient, tiny_models: Write) -> None:
+    client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1))
+    progress = only(list(client.stream(raw("a", "word " * 300))), PrefillProgress)
+    assert progress and all(event.done_tokens < event.total_tokens for event in progress)
+
+
+def test_loading_and_unloading_keeps_memory_level(client: EngineClient, tiny_models: Write) -> None:
+    import psutil
+
+    path, process = str(tiny_models(TinyModel("qwen3moe"))), psutil.Process()
+
+    def cycle() -> int:
+        client.load(path, LoadOptions(threads=1))
+        list(client.stream(raw("a", "Hello", max_tokens=4)))
+        client.unload()
+        return process.memory_info().rss
+
+    before = [cycle() for _ in range(4)][-1]
+    after = [cycle() for _ in range(20)][-1]
+    assert after - before < 8 << 20
+    assert len(process.open_files()) < 20

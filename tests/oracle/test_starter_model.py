@@ -1,0 +1,88 @@
+"""The starter model on real text against llama.cpp: greedy tokens, perplexity, and one sequence beside another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels import _cpu
+from tests.support.llama_oracle import LlamaOracle, log_softmax
+from tests.support.logit_bounds import bounds
+from tests.support.native_model import Logits, NativeModel
+
+DATA = Path(__file__).parent.parent / "data"
+# Ten chat prompts with the 64 tokens that llama.cpp continues them with, greedily.
+ANSWERS: list[dict[str, list[int]]] = json.loads((DATA / "smollm2_answers.json").read_text())
+LAYERS = 30
+
+
+@pytest.fixture(scope="module")
+def oracle(starter_model: Path) -> Iterator[LlamaOracle]:
+    with LlamaOracle(starter_model, context=512) as oracle:
+        yield oracle
+
+
+@pytest.fixture(scope="module")
+def native(starter_model: Path) -> NativeModel:
+    return NativeModel(starter_model, context=1024, threads=2)
+
+
+@pytest.fixture(scope="module")
+def answer_logits(oracle: LlamaOracle) -> list[Logits]:
+    """llama.cpp's logits [64, vocabulary] from which each token of each answer follows."""
+    return [oracle.logits([*a["prompt"], *a["answer"]])[len(a["prompt"]) - 1 : -1] for a in ANSWERS]
+
+
+def excused(ours: list[Logits], theirs: list[Logits]) -> int:
+    """Positions with another greedy token, each of which must be one where the reference's best two are close."""
+    count = 0
+    for mine, reference in zip(ours, theirs, strict=True):
+        gap_bound = 2 * bounds(reference, "Q4_1_M", LAYERS).rms  # two logits, each off by the bound at most
+        for row, (a, b) in enumerate(zip(mine.argmax(axis=1), reference.argmax(axis=1), strict=True)):
+            if a != b:
+                assert reference[row, b] - reference[row, a] <= gap_bound
+                count += 1
+    return count
+
+
+def test_same_greedy_tokens_when_read_at_once(native: NativeModel, answer_logits: list[Logits]) -> None:
+    ours = [native.logits([*a["prompt"], *a["answer"]])[len(a["prompt"]) - 1 : -1] for a in ANSWERS]
+    assert excused(ours, answer_logits) <= 0.02 * 640
+
+
+def test_same_greedy_tokens_one_by_one(native: NativeModel, answer_logits: list[Logits]) -> None:
+    ours = []
+    for answer in ANSWERS:
+        state = native.new_state()
+        rows = [native.extend(state, answer["prompt"])[-1]]
+        rows += [native.extend(state, [token])[0] for token in answer["answer"][:-1]]
+        state.release()
+        ours.append(np.stack(rows))
+    assert excused(ours, answer_logits) <= 0.02 * 640
+
+
+@pytest.mark.parametrize("tier", _cpu.tiers())
+def test_same_greedy_tokens_on_every_tier(starter_model: Path, answer_logits: list[Logits], tier: str) -> None:
+    model, answer = NativeModel(starter_model, tier=tier, threads=2), ANSWERS[0]
+    tokens = [*answer["prompt"], *answer["answer"]]
+    ours = model.logits(tokens)[len(answer["prompt"]) - 1 : -1]
+    assert excused([ours], answer_logits[:1]) <= 2
+
+
+def test_perplexity_is_llama_cpps(native: NativeModel, oracle: LlamaOracle) -> None:
+    """Within 0.5 %: mean negative log-likelihood within 0.005 nats, over windows of 512 tokens."""
+    tokens = oracle.tokenize((DATA / "prose.txt").read_text())
+    windows = [tokens[begin : begin + 512] for begin in range(0, len(tokens) - 511, 512)]
+    assert len(windows) >= 3
+
+    def loss(logits: Logits, window: list[int]) -> float:
+        chosen = log_softmax(logits[:-1])[np.arange(len(window) - 1), window[1:]]
+        return float(-chosen.mean())
+
+    ours = np.mean([loss(native.logits(window), window) for window in windows])
+    theirs = np.mean([loss(oracle.logits(window), window) for window in windows])
+    assert np.exp(ours - theirs) == pytest.approx(1.0, abs=0.005)

@@ -1,0 +1,109 @@
+"""Logits of tiny random models against llama.cpp's: every family, weight type, tier, batch size and thread count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernels import _cpu
+from tests.support.llama_oracle import LlamaOracle, kl_divergence
+from tests.support.logit_bounds import bounds
+from tests.support.native_model import Logits, NativeModel
+from tests.support.tiny_models import MIXES, TYPES, TinyModel
+
+Write = Callable[[TinyModel], Path]
+Reference = Callable[[TinyModel], Logits]
+
+TOKENS = np.random.default_rng(7).integers(0, 512, 96).tolist()
+TIERS = _cpu.tiers()
+
+
+@pytest.fixture(scope="module")
+def reference(tiny_models: Write) -> Iterator[Reference]:
+    """llama.cpp's logits after each of TOKENS, computed once per model."""
+    known: dict[TinyModel, Logits] = {}
+
+    def logits(model: TinyModel) -> Logits:
+        if model not in known:
+            with LlamaOracle(tiny_models(model), context=256) as oracle:
+                known[model] = oracle.logits(TOKENS)
+        return known[model]
+
+    yield logits
+
+
+def check(ours: Logits, theirs: Logits, model: TinyModel) -> None:
+    limit = bounds(theirs, model.mix, model.layers)
+    difference, divergence = ours - theirs, kl_divergence(theirs, ours)
+    assert np.sqrt((difference**2).mean()) <= limit.rms
+    assert np.abs(difference).max() <= limit.largest
+    assert divergence.mean() <= limit.mean_kl
+    assert divergence.max() <= limit.largest_kl
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_weight_types(tiny_models: Write, reference: Reference, mix: str) -> None:
+    model = TinyModel("llama", mix)
+    check(NativeModel(tiny_models(model)).logits(TOKENS), reference(model), model)
+
+
+@pytest.mark.parametrize("mix", ["F32", "Q4_K_M", "Q8_0", "Q4_1_M"])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_families(tiny_models: Write, reference: Reference, family: str, mix: str) -> None:
+    model = TinyModel(family, mix)
+    check(NativeModel(tiny_models(model)).logits(TOKENS), reference(model), model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TinyModel("llama", tied=True),
+        TinyModel("llama", biases=True, output_bias=True),
+        TinyModel("llama", heads=8, kv_heads=1),
+        TinyModel("llama", heads=4, kv_heads=4),
+        TinyModel("llama", embedding=512, heads=4, feed_forward=768),
+        TinyModel("llama", rope_scaling="linear"),
+        TinyModel("llama", rope_scaling="llama3", rope_base=500000.0),
+        TinyModel("llama", rope_scaling="yarn", rope_base=1e6),
+        TinyModel("qwen3", rope_scaling="yarn", rope_base=1e6, context=4096),
+        TinyModel("qwen2", rope_scaling="yarn", overrides=(("qwen2.rope.scaling.attn_factor", 1.25),)),
+        TinyModel("qwen3", head_dim=64),
+        TinyModel("qwen3", "Q4_K_M", layers=6),
+    ],
+    ids=lambda model: model.slug,
+)
+def test_variants(tiny_models: Write, reference: Reference, model: TinyModel) -> None:
+    check(NativeModel(tiny_models(model)).logits(TOKENS), reference(model), model)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("mix", TYPES)
+def test_every_tier_and_type(tiny_models: Write, reference: Reference, mix: str, tier: str) -> None:
+    model = TinyModel("llama", mix)
+    check(NativeModel(tiny_models(model), tier=tier).logits(TOKENS), reference(model), model)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 32, 96])
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_batch_sizes(tiny_models: Write, reference: Reference, family: str, batch: int) -> None:
+    model = TinyModel(family, "Q4_K_M")
+    check(NativeModel(tiny_models(model)).logits(TOKENS, batch), reference(model), model)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("family", ["llama", "qwen3moe"])
+def test_thread_count_does_not_matter(tiny_models: Write, family: str, threads: int) -> None:
+    """The same sums in the same order, whoever computes them; only attention may be cut differently."""
+    path = tiny_models(TinyModel(family, "Q4_K_M"))
+    alone, together = NativeModel(path).logits(TOKENS), NativeModel(path, threads=threads).logits(TOKENS)
+    assert np.abs(alone - together).max() <= 1e-3 * alone.std()
+
+
+def test_positions_beyond_one_block_and_one_batch(tiny_models: Write) -> None:
+    model, tokens = TinyModel("llama", "Q8_0"), np.random.default_rng(8).integers(0, 512, 700).tolist()
+    with LlamaOracle(tiny_models(model), context=1024) as oracle:
+        theirs = oracle.logits(tokens)
+    check(NativeModel(tiny_models(model), context=1024).logits(tokens, 256), theirs, model)
