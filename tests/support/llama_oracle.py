@@ -33,7 +33,7 @@ class LlamaOracle:
         llama_cpp.llama_backend_init()
         model_params = llama_cpp.llama_model_default_params()
         model_params.n_gpu_layers = 0
-        self._model = llama_cpp.llama_load_model_from_file(os.fsencode(path), model_params)
+        self._model = llama_cpp.llama_model_load_from_file(os.fsencode(path), model_params)
         if not self._model:
             raise RuntimeError(f"llama.cpp cannot load {path}")
         params = llama_cpp.llama_context_default_params()
