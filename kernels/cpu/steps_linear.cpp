@@ -112,7 +112,7 @@ class LinearStep final : public Step {
   int chunk_rows(const Program& program, int rows, int threads) const {
     const size_t row_bytes = program.weight_at(d_.linear.weights[0]).row_bytes;
     int chunk = std::max(1, total_rows_ / (threads * 8));
-    const int most = static_cast<int>(kProductBytes / sizeof(float) / static_cast<size_t>(rows));
+    const int most = static_cast<int>(kProductBytes / sizeof(float) / static_cast<size_t>(std::max(1, rows)));
     const int least = static_cast<int>(kLeastChunkBytes / row_bytes);
     chunk = std::max(std::min(chunk, most), rows == 1 ? least : 1);
     return (chunk + row_step_ - 1) / row_step_ * row_step_;
