@@ -67,18 +67,38 @@ def _decode(bank: ExpertBank, hardware: HardwareProfile, hit_rates: FloatArray) 
     return curve + promoted
 
 
-def _prefill(bank: ExpertBank, hardware: HardwareProfile, work: Workload) -> FloatArray:
+@dataclass(frozen=True, slots=True)
+class PrefillSplit:
+    """A layer's experts in one chunk: seconds of each part, which run side by side, and of handing over."""
+
+    gpu: FloatArray  # products of residents and of streamed experts
+    cpu: FloatArray  # products of the others
+    link: FloatArray  # the streamed experts' weights
+    handing_over: FloatArray
+
+
+def prefill_split(bank: ExpertBank, hardware: HardwareProfile, work: Workload) -> PrefillSplit:
+    """Indexed by slots. Experts without one are shared out between CPU and link so that both finish together."""
     cpu, gpu, link = hardware.cpu, hardware.gpu, hardware.link
     assert gpu is not None and link is not None
     resident = np.arange(bank.count + 1) / bank.count
     on_gpu = expert_prefill_seconds(bank, gpu, work.chunk_tokens)
     on_cpu = expert_prefill_seconds(bank, cpu, work.chunk_tokens)
-    streamed = bank.bytes / link.to_gpu
-    away = (1 - resident) * (on_cpu * streamed / (on_cpu + streamed))
-    streamed_share = on_cpu / (on_cpu + streamed)
-    work_on_gpu = on_gpu * (resident + (1 - resident) * streamed_share)
-    handing_over = np.where(resident < 1, 2 * (link.switch_seconds + link.latency), 0.0)
-    return np.maximum(work_on_gpu, away) + handing_over + gpu.op_seconds
+    streaming = bank.bytes / link.to_gpu
+    streamed = on_cpu / (on_cpu + streaming)
+    return PrefillSplit(
+        gpu=on_gpu * (resident + (1 - resident) * streamed),
+        cpu=on_cpu * (1 - resident) * (1 - streamed),
+        link=streaming * (1 - resident) * streamed,
+        handing_over=np.where(resident < 1, 2 * (link.switch_seconds + link.latency), 0.0),
+    )
+
+
+def _prefill(bank: ExpertBank, hardware: HardwareProfile, work: Workload) -> FloatArray:
+    assert hardware.gpu is not None
+    split = prefill_split(bank, hardware, work)
+    longest: FloatArray = np.maximum(np.maximum(split.gpu, split.cpu), split.link)
+    return longest + split.handing_over + hardware.gpu.op_seconds
 
 
 def convex_gains(curve: FloatArray) -> FloatArray:

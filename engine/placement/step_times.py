@@ -45,13 +45,24 @@ class ItemTimes:
 
 
 class StepTimes:
-    """Times of one model on one machine for one workload. `heat`: recorded uses, per MoE layer and expert."""
+    """Times of one model on one machine for one workload.
 
-    def __init__(self, shape: ModelShape, hardware: HardwareProfile, work: Workload, heat: Heat | None = None) -> None:
+    `heat`: recorded uses, per MoE layer and expert. `hit_rates`: per bank, instead of those of recent use.
+    """
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        hardware: HardwareProfile,
+        work: Workload,
+        heat: Heat | None = None,
+        hit_rates: list[FloatArray] | None = None,
+    ) -> None:
         self.shape = shape
         self.hardware = hardware
         self.work = work
         self.heat = heat
+        self._given_rates = hit_rates
         self.model: ModelItems = model_items(shape)
         self._bank_of_layer = {bank.layer: index for index, bank in enumerate(self.model.banks)}
 
@@ -97,6 +108,8 @@ class StepTimes:
     def hit_rates(self) -> list[FloatArray]:
         """Per bank, the share of uses found on the GPU for each number of slots."""
         banks = self.model.banks
+        if self._given_rates is not None:
+            return self._given_rates
         if self.heat is None:
             return [recent_hit_rates(use_chances(bank.count, bank.used)) for bank in banks]
         return [

@@ -1,0 +1,204 @@
+"""A discrete-event run of a placement: CPU, GPU and link as lanes, with the executor's real dependencies.
+
+Each lane does one task at a time, in order of issue; a task starts when its lane is free and all that it waits for has
+ended. Decode draws each layer's hits per token from its hit rate, so a slow layer here and there shows, as it will.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.placement.costs import expert_decode_seconds
+from engine.placement.expert_curves import prefill_split
+from engine.placement.items import ExpertBank
+from engine.placement.locality import PROMOTED_SHARE
+from engine.placement.plan import PlacementPlan, Speeds
+from engine.placement.step_times import Choice, StepTimes
+
+
+class Lane(enum.Enum):
+    CPU = "CPU"
+    GPU = "GPU"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    lane: Lane
+    name: str
+    start: float
+    end: float
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Tasks as they were run; `add` returns the time at which the task ends, to wait for."""
+
+    tasks: list[Task] = field(default_factory=list)
+    _free: dict[Lane, float] = field(default_factory=lambda: dict.fromkeys(Lane, 0.0))
+
+    def add(self, lane: Lane, name: str, seconds: float, *after: float) -> float:
+        start = max(self._free[lane], *after) if after else self._free[lane]
+        self._free[lane] = start + seconds
+        self.tasks.append(Task(lane, name, start, start + seconds))
+        return start + seconds
+
+    @property
+    def seconds(self) -> float:
+        return max((task.end for task in self.tasks), default=0.0)
+
+    def busy(self, lane: Lane) -> float:
+        """Share of the run in which the lane works."""
+        whole = self.seconds
+        return sum(t.end - t.start for t in self.tasks if t.lane is lane) / whole if whole else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    speeds: Speeds
+    decode: Timeline
+    prefill: Timeline
+
+    def utilisation(self) -> dict[str, float]:
+        """Share of decode time in which each lane works."""
+        return {lane.value: self.decode.busy(lane) for lane in Lane}
+
+
+class Simulator:
+    """Runs of one StepTimes. Same arguments, same result: draws are seeded."""
+
+    def __init__(self, times: StepTimes, seed: int = 0) -> None:
+        self._times = times
+        self._random = np.random.default_rng(seed)
+
+    def run(self, choice: Choice, tokens: int = 16) -> Simulation:
+        decode, prefill = Timeline(), Timeline()
+        done, hits = 0.0, 0
+        for _ in range(tokens):
+            done, found = self._token(decode, choice, done)
+            hits += found
+        chunk = self._chunk(prefill, choice)
+        work = self._times.work
+        uses = tokens * sum(bank.used for bank in self._times.model.banks)
+        speeds = Speeds(
+            prefill=work.prompt / (chunk * work.chunks),
+            decode=tokens / done,
+            depth=work.depth,
+            hit_rate=hits / uses if uses else None,
+        )
+        return Simulation(speeds, decode, prefill)
+
+    def _token(self, line: Timeline, choice: Choice, ready: float) -> tuple[float, int]:
+        """One token; when it is done, and how many expert uses were found on the GPU."""
+        hits = 0
+        for index, lane, start in self._items(line, choice, ready, decode=True):
+            item = self._times.model.items[index]
+            bank = self._times.bank_after(item)
+            seconds = self._bare_seconds(index, lane, bank, decode=True, beside=choice.uses_gpu)
+            done = line.add(lane, item.name, seconds, start)
+            if bank is not None:
+                done, found = self._experts(line, bank, lane, choice.slots[bank], done)
+                hits += found
+            self._done = done
+        return self._home(line, choice, decode=True), hits
+
+    def _chunk(self, line: Timeline, choice: Choice) -> float:
+        for index, lane, start in self._items(line, choice, 0.0, decode=False):
+            item = self._times.model.items[index]
+            bank = self._times.bank_after(item)
+            seconds = self._bare_seconds(index, lane, bank, decode=False, beside=choice.uses_gpu)
+            done = line.add(lane, item.name, seconds, start)
+            if bank is not None:
+                done = self._experts_prefill(line, bank, lane, choice, done)
+            self._done = done
+        return self._home(line, choice, decode=False)
+
+    def _items(
+        self, line: Timeline, choice: Choice, ready: float, *, decode: bool
+    ) -> Iterator[tuple[int, Lane, float]]:
+        """Items in graph order with their lane and when they may start, after a copy where the device changes."""
+        self._done, last = ready, False
+        for index, on_gpu in enumerate(choice.on_gpu):
+            start = self._done
+            if on_gpu != last:
+                start = line.add(Lane.LINK, "activations", self._times.switch_seconds(decode=decode), start)
+            last = on_gpu
+            yield index, Lane.GPU if on_gpu else Lane.CPU, start
+
+    def _home(self, line: Timeline, choice: Choice, *, decode: bool) -> float:
+        """The step ends on the CPU, where it is sampled."""
+        if not choice.on_gpu[-1]:
+            return self._done
+        return line.add(Lane.LINK, "logits", self._times.switch_seconds(decode=decode), self._done)
+
+    def _bare_seconds(self, index: int, lane: Lane, bank: int | None, *, decode: bool, beside: bool) -> float:
+        """An item without the experts that follow it."""
+        times = self._times.decode if decode else self._times.prefill
+        if lane is Lane.GPU:
+            seconds = times.gpu[index]
+        else:
+            seconds = (times.beside_gpu if beside else times.cpu)[index]
+        if bank is None:
+            return seconds
+        curve = self._times.curves[bank]
+        on_gpu, on_cpu = (
+            (float(curve.decode[0]), curve.cpu_decode) if decode else (float(curve.prefill[0]), curve.cpu_prefill)
+        )
+        if lane is Lane.CPU and beside and not decode:
+            on_cpu = min(on_cpu, on_gpu)
+        return seconds - (on_gpu if lane is Lane.GPU else on_cpu)
+
+    def _experts(self, line: Timeline, index: int, lane: Lane, slots: int, ready: float) -> tuple[float, int]:
+        bank, hardware = self._times.model.banks[index], self._times.hardware
+        if lane is Lane.CPU:
+            return line.add(Lane.CPU, f"experts {bank.layer}", self._times.curves[index].cpu_decode, ready), 0
+        assert hardware.gpu is not None and hardware.link is not None
+        hits = int(self._random.binomial(bank.used, min(1.0, float(self._times.hit_rates[index][slots]))))
+        misses = bank.used - hits
+        joined = ready
+        if hits:
+            each = expert_decode_seconds(bank, hardware.gpu)
+            joined = line.add(Lane.GPU, f"hits {bank.layer}", hardware.gpu.op_seconds + hits * each, ready)
+        if misses:
+            copy = hardware.link.switch_seconds + hardware.link.latency
+            there = line.add(Lane.LINK, "to CPU", copy, ready)
+            seconds = hardware.cpu.op_seconds + misses * expert_decode_seconds(bank, hardware.cpu)
+            seconds += self._promotion_seconds(bank, misses) if slots else 0.0
+            computed = line.add(Lane.CPU, f"misses {bank.layer}", seconds, there)
+            joined = max(joined, line.add(Lane.LINK, "from CPU", copy, computed))
+        return joined, hits
+
+    def _promotion_seconds(self, bank: ExpertBank, misses: int) -> float:
+        """RAM bandwidth that promotions in the background take from the CPU."""
+        return PROMOTED_SHARE * misses * bank.expert_bytes / self._times.hardware.cpu.bandwidth
+
+    def _experts_prefill(self, line: Timeline, index: int, lane: Lane, choice: Choice, ready: float) -> float:
+        bank, hardware = self._times.model.banks[index], self._times.hardware
+        curve = self._times.curves[index]
+        if lane is Lane.CPU:
+            both = choice.uses_gpu
+            seconds = min(curve.cpu_prefill, float(curve.prefill[0])) if both else curve.cpu_prefill
+            return line.add(Lane.CPU, f"experts {bank.layer}", seconds, ready)
+        assert hardware.gpu is not None
+        split = prefill_split(bank, hardware, self._times.work)
+        slots = choice.slots[index]
+        handing = float(split.handing_over[slots]) / 2
+        there = ready + handing
+        ends = [line.add(Lane.GPU, f"experts {bank.layer}", float(split.gpu[slots]) + hardware.gpu.op_seconds, ready)]
+        if slots < bank.count:
+            ends.append(line.add(Lane.CPU, f"experts {bank.layer}", float(split.cpu[slots]), there) + handing)
+            ends.append(line.add(Lane.LINK, f"stream {bank.layer}", float(split.link[slots]), ready))
+        return max(ends)
+
+
+def choice_of(plan: PlacementPlan) -> Choice:
+    """A plan as the simulator takes it."""
+    return Choice(tuple(p.device.value == "gpu" for p in plan.items), plan.slots)
+
+
+def simulate(plan: PlacementPlan, times: StepTimes, tokens: int = 16, seed: int = 0) -> Simulation:
+    return Simulator(times, seed).run(choice_of(plan), tokens)

@@ -1,0 +1,168 @@
+"""Simulated against published speeds: `python -m tests.bench.published`.
+
+Rows of `published.csv` are judged (llama.cpp with a GPU), reference (other systems), or calibration: CPU-only rows,
+from which the one share of bandwidth was taken, and rows wholly on a GPU, from which the one cost per op was taken.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from engine.placement.budget import recommended_budget
+from engine.placement.costs import Workload
+from engine.placement.hardware.catalogue import machine
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.planner import Planner
+from engine.placement.rivals import Rival, Rivals
+from engine.placement.shape import ModelShape
+from engine.placement.simulator import simulate
+from engine.placement.step_times import Choice, StepTimes
+
+HERE = Path(__file__).parent
+EXACT = 0.25  # a row whose simulated llama.cpp is further off than this says nothing of ratios to it
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    model: str
+    gpu: str
+    cpu: str
+    bandwidth_gb: str
+    system: str
+    setting: str
+    context: int
+    depth: int
+    prefill: str
+    decode: float
+    use: str
+    source: str
+    note: str
+
+    @property
+    def shape(self) -> ModelShape:
+        return read_shape(self.model)
+
+    @property
+    def hardware(self) -> HardwareProfile:
+        profile = machine(self.cpu, self.gpu or None, ram_bytes=1 << 40)
+        return profile.with_bandwidth(float(self.bandwidth_gb) * 1e9) if self.bandwidth_gb else profile
+
+    @property
+    def work(self) -> Workload:
+        return Workload(context=self.context, prompt=max(1, self.depth), depth=self.depth)
+
+    @property
+    def rivals(self) -> Rivals:
+        return Rivals(self.shape, self.hardware, self.work, recommended_budget(self.hardware))
+
+    def simulated(self) -> Rival | None:
+        """This row's system with this row's setting, or its best where none is named."""
+        rivals = self.rivals
+        if self.system == "KTransformers":
+            return rivals.static_hot_list(int(self.setting.split()[0]))
+        if self.system == "ATSInfer":
+            return rivals.operator_knapsack()
+        if self.setting.startswith("--n-cpu-moe"):
+            return rivals.expert_layers(first=True, layers=int(self.setting.split()[1]))
+        return rivals.whole_layers()
+
+    @property
+    def error(self) -> float | None:
+        """Simulated over published, less one."""
+        rival = self.simulated()
+        return rival.speeds.decode / self.decode - 1 if rival else None
+
+
+@cache
+def read_shape(stem: str) -> ModelShape:
+    return ModelShape.from_shape_file(HERE / "shapes" / f"{stem}.json")
+
+
+@cache
+def published_rows() -> tuple[PublishedRow, ...]:
+    with (HERE / "published.csv").open(newline="", encoding="utf-8") as file:
+        rows = [
+            PublishedRow(
+                **{**row, "context": int(row["context"]), "depth": int(row["depth"]), "decode": float(row["decode"])}
+            )
+            for row in csv.DictReader(file)
+        ]
+    return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Our plan beside the rivals on one row's machine, all simulated."""
+
+    row: PublishedRow
+    ours: float
+    hit_rate: float | None
+    best_llama_cpp: Rival
+    best_rival: Rival
+    bound: float | None  # tokens/s of the physical bound, for dense models
+
+
+def comparisons() -> Iterator[Comparison]:
+    """For each row of the paper's eight llama.cpp rows."""
+    for row in published_rows():
+        if row.system == "llama.cpp" and row.source.startswith("ATSInfer"):
+            yield compare(row)
+
+
+def compare(row: PublishedRow) -> Comparison:
+    hardware, shape = row.hardware, row.shape
+    planner = Planner(shape, hardware, row.work)
+    plan = planner.plan(recommended_budget(hardware))
+    run = simulate(plan, planner.times)
+    rivals = row.rivals
+    best = max(rivals.all(), key=lambda rival: rival.speeds.decode)
+    bound = None if shape.is_moe else 1 / bound_seconds(planner.times, planner.choose(plan.gpu_budget))
+    return Comparison(row, run.speeds.decode, run.speeds.hit_rate, rivals.best_llama_cpp(), best, bound)
+
+
+def bound_seconds(times: StepTimes, choice: Choice) -> float:
+    """A dense token's least time under this split: every weight and KV byte read once, at sustained bandwidth,
+    by the device it lies on; layers depend on each other, so the two do not overlap."""
+    hardware = times.hardware
+    assert hardware.gpu is not None
+    seconds = 0.0
+    for item, on_gpu in zip(times.model.items, choice.on_gpu, strict=True):
+        device = hardware.gpu if on_gpu else hardware.cpu
+        read = sum(m.bytes for m in item.matrices) if item.layer >= 0 or item.ops > 1 else 0
+        if item.state:
+            read += item.state.read_bytes(times.work.depth, times.work.value_bytes)
+        seconds += read / device.bandwidth
+    return seconds
+
+
+def main() -> None:
+    print("Decode, tokens/s; everything but 'published' is simulated\n")
+    print(f"{'model':27} {'machine':36} {'system':14} {'setting':15} {'published':>9} {'simulated':>9} {'error':>6}")
+    for row in published_rows():
+        rival = row.simulated()
+        found = f"{rival.speeds.decode:9.1f} {row.error:+6.0%}" if rival else "does not fit"
+        where = f"{row.gpu} + {row.cpu}" if row.gpu else row.cpu
+        print(f"{row.model:27} {where:36} {row.system:14} {row.setting:15} {row.decode:9.1f} {found}  {row.use}")
+    for use in ("judged", "cpu-calibration", "gpu-calibration"):
+        errors = [abs(row.error) for row in published_rows() if row.use == use and row.error is not None]
+        print(f"median |error| of {use} rows: {statistics.median(errors):.0%} ({len(errors)} rows)")
+    print(f"\n{'model':27} {'ours':>6} {'hits':>5} {'llama.cpp':>9} {'ratio':>6} {'best rival':>30}  bound")
+    for c in comparisons():
+        error = c.row.error
+        counts = "" if error is not None and abs(error) <= EXACT else "  (llama.cpp row is off: does not count)"
+        bound = f"{c.ours / c.bound:.1%} of {c.bound:.1f}" if c.bound else ""
+        hits = f"{c.hit_rate:.0%}" if c.hit_rate is not None else "-"
+        rival = f"{c.best_rival.strategy} {c.best_rival.speeds.decode:.1f}"
+        best = c.best_llama_cpp.speeds.decode
+        print(
+            f"{c.row.model:27} {c.ours:6.1f} {hits:>5} {best:9.1f} {c.ours / best:5.2f}x {rival:>30}  {bound}{counts}"
+        )
+
+
+if __name__ == "__main__":
+    main()
