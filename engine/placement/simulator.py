@@ -138,10 +138,8 @@ class Simulator:
     def _bare_seconds(self, index: int, lane: Lane, bank: int | None, *, decode: bool, beside: bool) -> float:
         """An item without the experts that follow it."""
         times = self._times.decode if decode else self._times.prefill
-        if lane is Lane.GPU:
-            seconds = times.gpu[index]
-        else:
-            seconds = (times.beside_gpu if beside else times.cpu)[index]
+        on_cpu_times = times.beside_gpu if beside else times.cpu
+        seconds = (times.gpu if lane is Lane.GPU else on_cpu_times)[index]
         if bank is None:
             return seconds
         curve = self._times.curves[bank]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.placement.budget import GiB, MiB, Budget, recommended_budget
+from engine.placement.budget import Budget, GiB, MiB, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.items import Device, ItemKind

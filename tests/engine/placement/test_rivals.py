@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from engine.placement.budget import GiB, Budget
+from engine.placement.budget import Budget, GiB
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.rivals import Rivals

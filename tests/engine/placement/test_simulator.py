@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from engine.placement.budget import GiB, Budget
+from engine.placement.budget import Budget, GiB
 from engine.placement.hardware.catalogue import machine
 from engine.placement.planner import Planner
 from engine.placement.simulator import Lane, Timeline, simulate
