@@ -52,13 +52,20 @@ class Session:
         self._waiting.append(sequence)
 
     def step(self, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """One step for every running sequence. May be left early when `interrupted`, and is then simply repeated."""
+        """One step for every running sequence. May be left early when `interrupted`, and is then simply repeated.
+
+        A step that fails ends the answers that took part in it; what they said stays.
+        """
         scheduled = self._schedule()
         if not scheduled:
             return
         try:
             logits = self._executor.run([chunk for _, chunk in scheduled], interrupted)
         except Interrupted:
+            return
+        except EngineError as failure:
+            for sequence, _ in scheduled:
+                self.finish(sequence, FinishReason.ERROR, ErrorInfo.from_exception(failure))
             return
         self._postprocess(scheduled, logits)
 

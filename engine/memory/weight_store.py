@@ -22,6 +22,10 @@ class WeightStore:
         for name, handle in handles.items():
             program.bind_weight(handle, self._gguf.buffer(name), 0)
 
+    def check_unchanged(self) -> None:
+        """FileChangedError if a file was cut or changed since it was opened: what was computed lately may be wrong."""
+        self._gguf.check_unchanged()
+
     def close(self) -> None:
         """Closes the file; bytes that a program still holds stay mapped until it is gone."""
         self._gguf.close()

@@ -41,15 +41,17 @@ class Chunk:
 class Executor:
     """Runs chunks; adapts the micro-batch so that a step can be left within about `_PATIENCE`."""
 
-    def __init__(self, program: CpuProgram, pool: ThreadPool) -> None:
+    def __init__(self, program: CpuProgram, pool: ThreadPool, check_weights: Callable[[], None] = lambda: None) -> None:
         self._program = program
         self.pool = pool
+        self._check_weights = check_weights  # raises where the weights that a run has just read cannot be trusted
         self._quick_tokens = 0  # batches up to this size run in one call
         self.micro_batch = _FIRST_MICRO_BATCH  # tokens per step that suit this model on this machine
 
     def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = lambda: False) -> Logits:
         """Logits [sum of chunks' outputs, vocabulary], valid until the next run. Interrupted if asked to leave.
 
+        FileChangedError where the model's file was cut or changed under it.
         Writes the chunks' keys and values into reserved cells; committing them is the caller's.
         """
         batch = make_batch(chunks)
@@ -64,6 +66,7 @@ class Executor:
             longest, slice_begin = max(longest, now - slice_begin), now
             if len(slices) > 1 and interrupted():
                 raise Interrupted
+        self._check_weights()
         self._adapt(tokens, slice_begin - begin, longest)
         return program.program.read(program.logits)
 

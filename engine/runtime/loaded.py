@@ -57,4 +57,5 @@ def assemble(
     weights.bind(program.program, program.weights)
     for index, handle in enumerate(program.kv_layers):
         program.program.bind_kv(handle, *pool.layer(index))
-    return LoadedModel(spec, graph, weights, pool, program, Executor(program, _cpu.ThreadPool(threads)))
+    executor = Executor(program, _cpu.ThreadPool(threads), weights.check_unchanged)
+    return LoadedModel(spec, graph, weights, pool, program, executor)
