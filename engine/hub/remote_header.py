@@ -68,7 +68,7 @@ def _read(connection: Connection, source: Source, path: Path, file: object, stop
             if length >= min(enough, source.size):
                 if (header := _parse(path, source)) is not None:
                     return header
-                enough = 2 * length
+                enough = length + length // 4  # the reader looks ahead by up to the header's own length
     raise FormatError(f"{source.path}: the header has no end within {LARGEST >> 20} MiB.")
 
 
