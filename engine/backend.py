@@ -15,6 +15,10 @@ class Backend(Protocol):
     def info(self) -> ModelInfo: ...
 
     @property
+    def held_bytes(self) -> int:
+        """Memory that `close` gives back, mapped files aside."""
+
+    @property
     def is_busy(self) -> bool:
         """Whether `step` has something to do."""
 

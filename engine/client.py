@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from engine.engine import Engine
-from engine.errors import EngineError
 from engine.messages import (
     Abort,
     ChatMessage,
@@ -33,14 +32,6 @@ from engine.messages import (
 
 _DEFAULTS = LoadOptions()
 _GREEDY = SamplingParams(temperature=0.0)
-
-
-class RequestError(EngineError):
-    """An error that came over as an event; `info` is the whole of it."""
-
-    def __init__(self, info: ErrorInfo) -> None:
-        self.info = info
-        super().__init__(info.cause, done=info.done, remedy=info.remedy)
 
 
 class EngineClient:
@@ -73,7 +64,7 @@ class EngineClient:
     def load(
         self, path: str, options: LoadOptions = _DEFAULTS, on_progress: Callable[[ModelLoading], None] | None = None
     ) -> ModelInfo:
-        """Loads a model and waits for it. RequestError if it cannot be loaded."""
+        """Loads a model and waits for it. ReportedError if it cannot be loaded."""
         self.send(LoadModel(path, options))
         for event in self._until(ModelLoaded, ModelLoadFailed):
             if isinstance(event, ModelLoading) and on_progress is not None:
@@ -81,7 +72,7 @@ class EngineClient:
             elif isinstance(event, ModelLoaded):
                 return event.info
             elif isinstance(event, ModelLoadFailed):
-                raise RequestError(event.error)
+                raise event.error.to_exception()
         raise AssertionError("unreachable")
 
     def unload(self) -> None:
@@ -102,7 +93,7 @@ class EngineClient:
                 self.send(Abort(request.request_id))
 
     def answer(self, prompt: str, *, sampling: SamplingParams = _GREEDY, max_tokens: int | None = None) -> str:
-        """The answer to one user message, greedy unless said otherwise. RequestError if there was an error."""
+        """The answer to one user message, greedy unless said otherwise. ReportedError if there was an error."""
         messages = (ChatMessage("user", prompt),)
         request = GenerationRequest(f"answer-{next(self._ids)}", messages, sampling, max_tokens)
         text = []
@@ -110,7 +101,7 @@ class EngineClient:
             if isinstance(event, TokenEvent):
                 text.append(event.text)
             elif isinstance(event, GenerationFinished) and event.error is not None:
-                raise RequestError(event.error)
+                raise event.error.to_exception()
         return "".join(text)
 
     def _until(self, *last: type[Event]) -> Iterator[Event]:
@@ -120,4 +111,4 @@ class EngineClient:
             if isinstance(event, last):
                 return
             if isinstance(event, EngineStopped):
-                raise RequestError(event.error or ErrorInfo("EngineError", "The engine was stopped."))
+                raise (event.error or ErrorInfo("EngineError", "The engine was stopped.")).to_exception()

@@ -52,3 +52,12 @@ class TemplateError(EngineError):
 
 class BackendCrashedError(EngineError):
     """The compatibility engine's process ended without an answer."""
+
+
+class ReportedError(EngineError):
+    """An error that came from another thread or process as plain values; `kind` is the class it had there."""
+
+    def __init__(self, kind: str, cause: str, *, done: str = "", remedy: str = "", detail: str = "") -> None:
+        self.kind = kind
+        self.detail = detail
+        super().__init__(cause, done=done, remedy=remedy)

@@ -24,8 +24,9 @@ def load_backend(
     """
     if options.engine == "compatibility":
         return CompatibilityBackend.load(path, options, emit, progress)
+    freed = replaced.held_bytes if replaced is not None else 0
     try:
-        return load_native(path, options, emit, progress)
+        return load_native(path, options, emit, progress, freed)
     except UnsupportedError:
         if options.engine == "native":
             raise

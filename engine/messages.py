@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.errors import EngineError
+from engine.errors import EngineError, ReportedError
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -65,7 +65,7 @@ class GenerationRequest:
 class LoadOptions:
     context_length: int | None = None  # None: the model's own, capped by memory
     threads: int | None = None  # None: physical performance cores
-    isa_tier: str = "auto"  # may only lower the tier; for tests
+    isa_tier: Literal["auto", "scalar", "avx2", "avx512", "avx512_vnni"] = "auto"  # may only lower the tier; for tests
     template: str | None = None  # overrides the file's chat template
     engine: Literal["auto", "native", "compatibility"] = "auto"
 
@@ -117,6 +117,8 @@ class ErrorInfo:
 
     @classmethod
     def from_exception(cls, error: BaseException, detail: str = "") -> ErrorInfo:
+        if isinstance(error, ReportedError):
+            return cls(error.kind, error.cause, error.done, error.remedy, error.detail or detail)
         if isinstance(error, EngineError):
             return cls(type(error).__name__, error.cause, error.done, error.remedy, detail)
         return cls(
@@ -125,6 +127,9 @@ class ErrorInfo:
             remedy="Please save the log and report it.",
             detail=detail,
         )
+
+    def to_exception(self) -> ReportedError:
+        return ReportedError(self.kind, self.cause, done=self.done, remedy=self.remedy, detail=self.detail)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,11 @@ class NativeBackend:
     emit: Emit
 
     @property
+    def held_bytes(self) -> int:
+        pool = self.model.pool
+        return (pool.blocks - pool.free_blocks) * pool.bytes_per_block
+
+    @property
     def is_busy(self) -> bool:
         return self.session.is_busy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -92,6 +93,7 @@ class Session:
         for sequence in [*decoding, *(s for s in self._running if not s.is_decoding)]:
             count = min(sequence.pending, budget)
             if count and sequence in self._running and self._make_room(sequence, count):
+                sequence.prefill_began = sequence.prefill_began or time.perf_counter()
                 scheduled.append((sequence, _next_chunk(sequence, count)))
                 budget -= count
         return [(sequence, chunk) for sequence, chunk in scheduled if sequence in self._running]

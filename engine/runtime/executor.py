@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from kernels._cpu import Batch, ThreadPool
 
 from engine.memory.sequence_state import SequenceState
 from engine.runtime.lowering import CpuProgram
+from kernels._cpu import Batch, ThreadPool
 
 Logits = npt.NDArray[np.float32]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.errors import UnsupportedError
 from engine.gguf import GGUFFile, QuantType
@@ -13,6 +14,9 @@ from engine.models.graph import Graph
 from engine.runtime.executor import Executor
 from engine.runtime.lowering import CpuProgram, capture
 from kernels import _cpu
+
+if TYPE_CHECKING:
+    from kernels._cpu import TierChoice
 
 _SPARE_BLOCKS = 4  # for copies of shared blocks
 
@@ -41,7 +45,7 @@ def assemble(
     *,
     context_length: int,
     threads: int,
-    tier: str = "auto",
+    tier: TierChoice = "auto",
     kv_type: QuantType = QuantType.F16,
 ) -> LoadedModel:
     """Maps, captures and binds; reads no weight. UnsupportedError for a tensor type that has no kernel."""

@@ -6,8 +6,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
+from typing import TYPE_CHECKING
 
 from kernels._cpu import Program
+
+if TYPE_CHECKING:
+    from kernels._cpu import TierChoice
 
 from engine.models.graph import (
     GLU,
@@ -58,7 +62,7 @@ class CpuProgram:
     slices: tuple[tuple[int, int], ...]
 
 
-def capture(graph: Graph, *, kv_type: int, block_tokens: int, tier: str = "auto") -> CpuProgram:
+def capture(graph: Graph, *, kv_type: int, block_tokens: int, tier: TierChoice = "auto") -> CpuProgram:
     """`graph` as one native program, its weights and caches yet unbound."""
     return _Capture(graph, Program(tier), kv_type, block_tokens).finish()
 

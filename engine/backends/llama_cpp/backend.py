@@ -38,6 +38,8 @@ Progress = Callable[[float, str], None]
 class CompatibilityBackend:
     """Satisfies `engine.backend.Backend`; made by `load`."""
 
+    held_bytes = 0  # the child's memory is given back with the child, not before
+
     def __init__(self, child: ChildProcess, info: ModelInfo, load: LoadModel, emit: Emit) -> None:
         self.info = info
         self._child = child
