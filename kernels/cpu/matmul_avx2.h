@@ -154,43 +154,66 @@ inline void store_sums(float* out, int count, const __m256* sums) {
   }
 }
 
-inline void prefetch_row(const uint8_t* p, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T1);
+// A batch is cut into blocks of tokens whose packed chunk stays in the second-level cache.
+constexpr int kBlockTokens = 128;
+constexpr size_t kBlockBytes = 192 << 10;
+
+template <class Kernel, int T>
+inline void run_tile(const MatmulTask& task, size_t stride, int t, int first_row, int rows, int begin, int count) {
+  Kernel::template tile<T>(reinterpret_cast<const typename Kernel::Panel*>(task.scratch), count,
+                           task.packed + t * stride, task.cols, begin, task.out + t * task.out_stride + first_row,
+                           task.out_stride, rows);
+}
+
+// Chunk [begin, begin + count) blocks of 16 rows against tokens [first, last). Meanwhile the raw bytes at `ahead` of
+// each row, which are next, travel towards the cache.
+template <class Kernel>
+void multiply_panel(const MatmulTask& task, size_t stride, int first_row, int begin, int count, int first, int last,
+                    ptrdiff_t ahead) {
+  typename Kernel::Panel* panel = reinterpret_cast<typename Kernel::Panel*>(task.scratch);
+  const PanelRows rows(task, first_row);
+  for (int b = 0; b < count; ++b)
+    Kernel::unpack(rows.row, static_cast<size_t>(begin + b) * Kernel::kBytes, panel[b]);
+  for (int r = 0; r < rows.count; ++r)
+    for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(count) * Kernel::kBytes; i += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(rows.row[r]) + ahead + i, _MM_HINT_T1);
+  const int tokens = last - first, tiles = (tokens + kTileTokens - 1) / kTileTokens;
+  for (int i = 0; i < tiles; ++i) {  // tiles differ by at most one token
+    const int t = first + i * tokens / tiles, n = first + (i + 1) * tokens / tiles - t;
+    switch (n) {
+      case 1: run_tile<Kernel, 1>(task, stride, t, first_row, rows.count, begin, count); break;
+      case 2: run_tile<Kernel, 2>(task, stride, t, first_row, rows.count, begin, count); break;
+      case 3: run_tile<Kernel, 3>(task, stride, t, first_row, rows.count, begin, count); break;
+      case 4: run_tile<Kernel, 4>(task, stride, t, first_row, rows.count, begin, count); break;
+      case 5: run_tile<Kernel, 5>(task, stride, t, first_row, rows.count, begin, count); break;
+      default: run_tile<Kernel, 6>(task, stride, t, first_row, rows.count, begin, count); break;
+    }
+  }
 }
 
 // Kernel: static constexpr kValues, kBytes (one block), kChunk (blocks per chunk); struct Panel (one unpacked block);
-//   unpack(rows, offset, panel) and tile<T>(panel, blocks, packed, stride, cols, first_block, out, out_stride, count).
+//   unpack(rows, offset, panel) and tile<T>(panel, blocks, packed, cols, first_block, out, out_stride, rows).
 template <class Kernel>
 void multiply_panels(const MatmulTask& task, size_t stride) {
-  using Panel = typename Kernel::Panel;
-  Panel* panel = reinterpret_cast<Panel*>(task.scratch);
-  const int blocks = task.cols / Kernel::kValues;
-  const int tiles = (task.tokens + kTileTokens - 1) / kTileTokens;
-  for (int first_row = 0; first_row < task.rows; first_row += kPanelRows) {
-    const PanelRows rows(task, first_row);
-    for (int begin = 0; begin < blocks; begin += Kernel::kChunk) {
-      const int count = blocks - begin < Kernel::kChunk ? blocks - begin : Kernel::kChunk;
-      for (int b = 0; b < count; ++b) Kernel::unpack(rows.row, (begin + b) * static_cast<size_t>(Kernel::kBytes), panel[b]);
-      // The next chunk's raw bytes travel while this one is multiplied: further along these rows, or the next panel.
-      const bool more = begin + count < blocks;
-      const size_t ahead = more ? static_cast<size_t>(begin + count) * Kernel::kBytes : kPanelRows * task.row_bytes;
-      const size_t bytes = static_cast<size_t>(more && blocks - begin - count < Kernel::kChunk ? blocks - begin - count
-                                               : blocks < Kernel::kChunk ? blocks : Kernel::kChunk) * Kernel::kBytes;
-      for (int r = 0; r < rows.count; ++r) prefetch_row(rows.row[r] + ahead, bytes);
-      for (int i = 0; i < tiles; ++i) {  // tiles differ by at most one token
-        const int t = static_cast<int>(static_cast<int64_t>(i) * task.tokens / tiles);
-        const int n = static_cast<int>(static_cast<int64_t>(i + 1) * task.tokens / tiles) - t;
-        const uint8_t* packed = task.packed + t * stride;
-        float* out = task.out + t * task.out_stride + first_row;
-        switch (n) {
-          case 1: Kernel::template tile<1>(panel, count, packed, task.cols, begin, out, task.out_stride, rows.count); break;
-          case 2: Kernel::template tile<2>(panel, count, packed, task.cols, begin, out, task.out_stride, rows.count); break;
-          case 3: Kernel::template tile<3>(panel, count, packed, task.cols, begin, out, task.out_stride, rows.count); break;
-          case 4: Kernel::template tile<4>(panel, count, packed, task.cols, begin, out, task.out_stride, rows.count); break;
-          case 5: Kernel::template tile<5>(panel, count, packed, task.cols, begin, out, task.out_stride, rows.count); break;
-          default: Kernel::template tile<6>(panel, count, packed, task.cols, begin, out, task.out_stride, rows.count); break;
+  const int blocks = task.cols / Kernel::kValues, chunk = Kernel::kChunk;
+  const int parts = (task.tokens + kBlockTokens - 1) / kBlockTokens;
+  const auto size = [&](int begin) { return blocks - begin < chunk ? blocks - begin : chunk; };
+  for (int part = 0; part < parts; ++part) {
+    const int first = static_cast<int>(static_cast<int64_t>(part) * task.tokens / parts);
+    const int last = static_cast<int>(static_cast<int64_t>(part + 1) * task.tokens / parts);
+    if ((last - first) * stride <= kBlockBytes) {  // all columns fit: weights are read in order
+      for (int row = 0; row < task.rows; row += kPanelRows)
+        for (int begin = 0; begin < blocks; begin += chunk) {
+          const bool more = begin + chunk < blocks;
+          const ptrdiff_t ahead = more ? static_cast<ptrdiff_t>(begin + chunk) * Kernel::kBytes
+                                       : static_cast<ptrdiff_t>(kPanelRows * task.row_bytes);
+          multiply_panel<Kernel>(task, stride, row, begin, size(begin), first, last, ahead);
         }
-      }
+    } else {
+      for (int begin = 0; begin < blocks; begin += chunk)
+        for (int row = 0; row < task.rows; row += kPanelRows)
+          multiply_panel<Kernel>(task, stride, row, begin, size(begin), first, last,
+                                 static_cast<ptrdiff_t>(kPanelRows * task.row_bytes + begin * static_cast<size_t>(Kernel::kBytes)));
     }
   }
 }
