@@ -1,11 +1,14 @@
 // Direct entry to the matmul kernels, for tests and for measuring; a forward pass goes through the program instead.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <ctime>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "bindings.h"
 #include "matmul.h"
@@ -97,6 +100,40 @@ FloatArray matmul(int type, Bytes weights, int rows, int cols, Floats x, const s
   return result;
 }
 
+double thread_seconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// CPU seconds of each of `repeats` products with matrices that follow one another in `weights`, around and around;
+// packing counts apart, as the first number.
+std::vector<double> matmul_seconds(int type, Bytes weights, int rows, int cols, Floats x, int repeats,
+                                   const std::string& tier) {
+  const size_t row_bytes = checked_row_bytes(type_info(type), weights.size(), rows, cols);
+  if (x.shape(0) < 1 || x.shape(0) > 1 << 20 || x.shape(1) != static_cast<size_t>(cols) || repeats < 1)
+    throw std::invalid_argument("x must be [tokens >= 1, cols], repeats positive");
+  const int tokens = static_cast<int>(x.shape(0));
+  const MatmulTable& table = matmul_table(parse_tier(tier));
+  const MatmulKernels& kernels = table.types[type];
+  const size_t matrix = row_bytes * rows, count = weights.size() / matrix;
+  nb::gil_scoped_release unlocked;
+  std::vector<float> out(static_cast<size_t>(tokens) * rows);
+  std::vector<double> seconds = {thread_seconds()};
+  const Buffer packed =
+      packed_activations(table.activations[static_cast<int>(kernels.format)], x.data(), tokens, cols);
+  seconds[0] = thread_seconds() - seconds[0];
+  const Buffer scratch = aligned_buffer(kernels.scratch_bytes(cols));
+  for (int i = 0; i < repeats; ++i) {
+    const size_t at = i % count * matrix;
+    const double begin = thread_seconds();
+    kernels.multiply({weights.data() + at, row_bytes, rows, cols, packed.get(), tokens, out.data(), rows,
+                      scratch.get(), weights.size() - at});
+    seconds.push_back(thread_seconds() - begin);
+  }
+  return seconds;
+}
+
 FloatArray quantized_activations(int type, Floats x, const std::string& tier) {
   const QuantTypeInfo& info = type_info(type);
   const int tokens = static_cast<int>(x.shape(0)), cols = static_cast<int>(x.shape(1));
@@ -136,6 +173,9 @@ void bind_matmul(nb::module_& m) {
   m.def("matmul", &matmul, nb::arg("type"), nb::arg("weights"), nb::arg("rows"), nb::arg("cols"), nb::arg("x"),
         nb::arg("tier") = "auto",
         "x float32 [tokens, cols] times raw GGUF rows: float32 [tokens, rows], on the calling thread.");
+  m.def("matmul_seconds", &matmul_seconds, nb::arg("type"), nb::arg("weights"), nb::arg("rows"), nb::arg("cols"),
+        nb::arg("x"), nb::arg("repeats"), nb::arg("tier") = "auto",
+        "CPU seconds of packing x, then of each product with the matrices that follow one another in `weights`.");
   m.def("quantized_activations", &quantized_activations, nb::arg("type"), nb::arg("x"), nb::arg("tier") = "auto",
         "What the kernels for a weight type make of activations: the exact operand of the product, as float32.");
   m.def("int8_peak", [](int64_t iterations, const std::string& tier) {

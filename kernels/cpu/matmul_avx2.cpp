@@ -111,7 +111,7 @@ void unpack256(const uint8_t* packed, int tokens, int t, int cols, float* out) {
 void pack_row32(const float* x, int cols, uint8_t* record) {
   const Record32 at(cols);
   float* scales = reinterpret_cast<float*>(record + at.scales);
-  int16_t* sums = reinterpret_cast<int16_t*>(record + at.sums);
+  float* sums = reinterpret_cast<float*>(record + at.sums);
   for (int b = 0; b < cols / 32; ++b, x += 32) {
     const float largest = largest_magnitude<4>(x);
     const bool finite = std::isfinite(largest);
@@ -124,9 +124,9 @@ void pack_row32(const float* x, int cols, uint8_t* record) {
     s = _mm_add_epi16(s, _mm_shuffle_epi32(s, 0x4e));
     s = _mm_add_epi16(s, _mm_shuffle_epi32(s, 0xb1));
     const int32_t both = _mm_cvtsi128_si32(s);
-    std::memcpy(sums + 2 * b, &both, 4);
-    scales[2 * b] = scale;
-    scales[2 * b + 1] = scale * static_cast<float>(static_cast<int16_t>(both & 0xffff) + (both >> 16));
+    std::memcpy(record + at.pair_sums + 4 * b, &both, 4);
+    scales[b] = scale;
+    sums[b] = scale * static_cast<float>(static_cast<int16_t>(both & 0xffff) + (both >> 16));
   }
 }
 
@@ -140,7 +140,7 @@ void unpack32(const uint8_t* packed, int, int t, int cols, float* out) {
   const Record32 at(cols);
   const uint8_t* record = packed + t * at.stride;
   for (int i = 0; i < cols; ++i)
-    out[i] = loadf(record + at.scales + i / 32 * 8) * static_cast<float>(static_cast<int8_t>(record[i]));
+    out[i] = loadf(record + at.scales + i / 32 * 4) * static_cast<float>(static_cast<int8_t>(record[i]));
 }
 
 void pack_float(const float* x, ptrdiff_t x_stride, const int32_t* index, int, int first, int last, int cols,

@@ -42,13 +42,13 @@ struct Record256 {
         stride(record_stride(cols + cols / 8 + cols / 16 + cols / 64)) {}
 };
 
-// Q8_32: int8 q[cols] | { float scale, scale * sum }[cols / 32] | int16 { sum0, sum1 }[cols / 32], where sum0 counts
-// the values whose index mod 4 is 0 or 1 and sum1 the others, as they fall on the 16-bit halves of a lane.
+// Q8_32: int8 q[cols] | float scale[cols / 32] | float scale * sum[cols / 32] | int16 { sum0, sum1 }[cols / 32], where
+// sum0 counts the values whose index mod 4 is 0 or 1 and sum1 the others, as they fall on the 16-bit halves of a lane.
 struct Record32 {
-  size_t scales, sums, stride;
+  size_t scales, sums, pair_sums, stride;
   explicit constexpr Record32(int cols)
-      : scales(padded(cols)), sums(padded(cols) + cols / 4),
-        stride(record_stride(padded(cols) + cols / 4 + cols / 8)) {}
+      : scales(cols), sums(cols + cols / 8), pair_sums(cols + cols / 4),
+        stride(record_stride(cols + cols / 4 + cols / 8)) {}
 };
 
 inline constexpr size_t kFloatPad = 16;  // F32 records: float x[cols], stride in bytes

@@ -3,7 +3,7 @@
 // Panels: eight dword steps of vpmaddubsw + vpaddw cover a block, vpmaddwd with ones makes int32, one fma scales. 5-bit
 // quants are centred (minus 16, through the activations' sums) so that 16 products fit int16; Q8_0 is split into two
 // nibble planes of 8 rows, because 8-bit products do not fit: twice the multiplies, the same kernel.
-// Rows: one block at a time, scales of block and activation multiplied as a pair.
+// Rows: four blocks at a time, so that their scales are converted and multiplied together.
 #include "matmul_avx2.h"
 
 namespace tessera {
@@ -84,8 +84,8 @@ __attribute__((noinline)) void tile_32(const Panel32* panel, int blocks, const u
   for (int t = 0; t < T; ++t) load_sums(out + t * out_stride, count, first_block == 0, sums[t]);
   for (int b = 0; b < blocks; ++b, ++panel) {
     const uint8_t* x = packed + static_cast<size_t>(first_block + b) * 32;
-    const uint8_t* x_scale = packed + at.scales + static_cast<size_t>(first_block + b) * 8;
-    const uint8_t* x_sums = packed + at.sums + static_cast<size_t>(first_block + b) * 4;
+    const uint8_t* x_scale = packed + at.scales + static_cast<size_t>(first_block + b) * 4;
+    const uint8_t* x_sums = packed + at.pair_sums + static_cast<size_t>(first_block + b) * 4;
     __m256i acc[T][2];
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t) {
@@ -106,7 +106,8 @@ __attribute__((noinline)) void tile_32(const Panel32* panel, int blocks, const u
         const __m256 d = _mm256_mul_ps(_mm256_load_ps(panel->d + 8 * h), scale);
         sums[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), d, sums[t][h]);
         if constexpr (Type::kHasMin)
-          sums[t][h] = _mm256_fmadd_ps(_mm256_load_ps(panel->m + 8 * h), broadcastf(x_scale + t * stride + 4), sums[t][h]);
+          sums[t][h] = _mm256_fmadd_ps(_mm256_load_ps(panel->m + 8 * h),
+                                       broadcastf(x_scale + t * stride + (at.sums - at.scales)), sums[t][h]);
       }
     }
   }
@@ -141,8 +142,8 @@ __attribute__((noinline)) void tile_q8(const PanelQ8* panel, int half, int block
   const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
   for (int b = 0; b < blocks; ++b, ++panel) {
     const uint8_t* x = packed + static_cast<size_t>(first_block + b) * 32;
-    const uint8_t* x_scale = packed + at.scales + static_cast<size_t>(first_block + b) * 8;
-    const uint8_t* x_sums = packed + at.sums + static_cast<size_t>(first_block + b) * 4;
+    const uint8_t* x_scale = packed + at.scales + static_cast<size_t>(first_block + b) * 4;
+    const uint8_t* x_sums = packed + at.pair_sums + static_cast<size_t>(first_block + b) * 4;
     __m256i acc[T][2];
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t) {
@@ -202,19 +203,16 @@ inline __m256i fifth_bit_bytes(const uint8_t* qh) {
   return _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), _mm256_set1_epi8(16));
 }
 
-// Each: quants (unsigned, or signed for Q8_0) and the floats that multiply (scale, scale * sum) of the activation.
+// Each: quants (unsigned, or signed for Q8_0), and what multiplies scale and scaled sum of the activations.
 template <class Block, bool kMinField, bool kFifthBit, int kOffset>
 struct NibbleRow {
   static constexpr int kBytes = sizeof(Block);
-  static constexpr float kSumFactor = kMinField ? 1.0f : -kOffset;
+  static constexpr bool kHasSum = true;
+  static constexpr float kSumFactor = kMinField ? 1.0f : -kOffset;  // of what multiplies the sum: m, or d
+  static constexpr bool kHasMin = kMinField;
   static __m256i quants(const uint8_t* w) {
     const __m256i q = nibbles(w + kBytes - 16);
     return kFifthBit ? _mm256_or_si256(q, fifth_bit_bytes(w + kBytes - 20)) : q;
-  }
-  static __m128 factors(const uint8_t* w) {  // (d, m) or (d, d)
-    if constexpr (kMinField) return _mm_cvtph_ps(_mm_cvtsi32_si128(load32(w)));
-    const __m128 d = _mm_cvtph_ps(_mm_cvtsi32_si128(load32(w)));
-    return _mm_moveldup_ps(d);
   }
   static __m256i products(__m256i q, __m256i x) { return _mm256_maddubs_epi16(q, x); }
 };
@@ -225,40 +223,84 @@ using Q5_1Row = NibbleRow<BlockQ5_1, true, true, 0>;
 
 struct Q8_0Row {
   static constexpr int kBytes = sizeof(BlockQ8_0);
+  static constexpr bool kHasSum = false, kHasMin = false;
   static constexpr float kSumFactor = 0.0f;
   static __m256i quants(const uint8_t* w) { return load256(w + 2); }
-  static __m128 factors(const uint8_t* w) { return _mm_cvtph_ps(_mm_cvtsi32_si128(load32(w))); }
   static __m256i products(__m256i q, __m256i x) {  // |w| <= 128 and |x| <= 127: two products fit int16
     return _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
   }
 };
 
+struct Factors {  // of four blocks; `m` multiplies the scaled sums
+  __m128 d, m;
+};
+
+// The first kCount blocks' factors, the rest zero.
+template <class Row, int kCount>
+inline Factors factors(const uint8_t* w) {
+  const auto at = [&](int b) { return b < kCount ? load32(w + b * Row::kBytes) : 0; };
+  const __m128i words = _mm_setr_epi32(at(0), at(1), at(2), at(3));  // (d, m) or (d, quants)
+  const __m128i low = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
+  const __m128 d = _mm_cvtph_ps(_mm_shuffle_epi8(words, low));
+  if constexpr (!Row::kHasMin) return {d, d};
+  return {d, _mm_cvtph_ps(_mm_shuffle_epi8(_mm_srli_epi32(words, 16), low))};
+}
+
+template <int T>
+struct RowSums {
+  __m256 products[T];
+  __m128 offsets[T];
+};
+
+// Blocks [b, b + kCount) of one row against T tokens.
+template <class Row, int T, int kCount>
+inline void add_blocks(const uint8_t* w, const MatmulTask& task, const Record32& at, int b, RowSums<T>& sums) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  const Factors f = factors<Row, kCount>(w);
+  alignas(16) float scales[T][4];
+  for (int t = 0; t < T; ++t) {
+    const uint8_t* record = task.packed + t * at.stride + 4 * b;  // reads up to 12 bytes more than the last block's
+    const __m128 x_scales = _mm_loadu_ps(reinterpret_cast<const float*>(record + at.scales));
+    _mm_store_ps(scales[t], _mm_mul_ps(f.d, x_scales));
+    if constexpr (Row::kHasSum) {
+      __m128 x_sums = _mm_loadu_ps(reinterpret_cast<const float*>(record + at.sums));
+      if constexpr (kCount == 1) x_sums = _mm_move_ss(_mm_setzero_ps(), x_sums);
+      sums.offsets[t] = _mm_fmadd_ps(f.m, x_sums, sums.offsets[t]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) {
+    const __m256i q = Row::quants(w + i * Row::kBytes);
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) {
+      const __m256i x = load256(task.packed + t * at.stride + 32 * (b + i));
+      const __m256i product = _mm256_madd_epi16(Row::products(q, x), ones);
+      sums.products[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_broadcast_ss(&scales[t][i]), sums.products[t]);
+    }
+  }
+}
+
 template <class Row, int T>
 void multiply_rows_32(const MatmulTask& task) {
   const Record32 at(task.cols);
   const int blocks = task.cols / 32;
-  const __m256i ones = _mm256_set1_epi16(1);
   for (int r = 0; r < task.rows; ++r) {
     const uint8_t* w = task.weights + r * task.row_bytes;
-    __m256 sums[T];
-    __m128 pairs[T];
-    for (int t = 0; t < T; ++t) sums[t] = _mm256_setzero_ps(), pairs[t] = _mm_setzero_ps();
-    for (int b = 0; b < blocks; ++b, w += Row::kBytes) {
-      _mm_prefetch(reinterpret_cast<const char*>(w) + kPrefetchBytes, _MM_HINT_T0);
-      const __m256i q = Row::quants(w);
-      const __m128 factors = Row::factors(w);
-      for (int t = 0; t < T; ++t) {
-        const uint8_t* record = task.packed + t * at.stride;
-        const __m128 x_pair = _mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(record + at.scales + 8 * b)));
-        const __m128 pair = _mm_mul_ps(factors, x_pair);  // (d * scale, m * scale * sum)
-        const __m256i product = _mm256_madd_epi16(Row::products(q, load256(record + 32 * b)), ones);
-        sums[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_broadcastss_ps(pair), sums[t]);
-        if constexpr (Row::kSumFactor != 0.0f) pairs[t] = _mm_add_ps(pairs[t], pair);
-      }
+    RowSums<T> sums;
+    for (int t = 0; t < T; ++t) sums.products[t] = _mm256_setzero_ps(), sums.offsets[t] = _mm_setzero_ps();
+    int b = 0;
+    for (; b + 4 <= blocks; b += 4, w += 4 * Row::kBytes) {
+      for (int i = 0; i < 4 * Row::kBytes; i += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(w) + kPrefetchBytes + i, _MM_HINT_T0);
+      add_blocks<Row, T, 4>(w, task, at, b, sums);
     }
+    for (; b < blocks; ++b, w += Row::kBytes) add_blocks<Row, T, 1>(w, task, at, b, sums);
     for (int t = 0; t < T; ++t) {
-      float sum = sum8(sums[t]);
-      if constexpr (Row::kSumFactor != 0.0f) sum += Row::kSumFactor * _mm_cvtss_f32(_mm_movehdup_ps(pairs[t]));
+      float sum = sum8(sums.products[t]);
+      if constexpr (Row::kHasSum) {
+        const __m128 pairs = _mm_add_ps(sums.offsets[t], _mm_movehl_ps(sums.offsets[t], sums.offsets[t]));
+        sum += Row::kSumFactor * _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
+      }
       task.out[t * task.out_stride + r] = sum;
     }
   }
