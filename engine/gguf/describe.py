@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import os
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,16 +14,16 @@ import numpy as np
 
 from engine.errors import EngineError
 from engine.gguf.errors import display_name
-from engine.gguf.metadata import Metadata, StringArray
+from engine.gguf.metadata import StringArray
 from engine.gguf.reader import GGUFFile
+from engine.gguf.roles import TensorRole, tensor_role
+from engine.hub.facts import ModelFacts, model_facts, text
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
 from engine.models.spec import ExpertsSpec
 from kernels import _cpu
 
-Kind = Literal["model", "projector", "adapter", "vocabulary"]
 _FIRST_ITEMS = 8  # of an array
-_KNOWN_PREFIXES = ("general.", "tokenizer.", "split.", "quantize.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,15 @@ class TypeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleRow:
+    """All tensors of one role in the model."""
+
+    role: str
+    tensors: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShardRow:
     file: str
     bytes: int
@@ -88,7 +96,7 @@ class SpecSummary:
 class FileDescription:
     path: str
     name: str
-    kind: Kind
+    kind: Literal["model", "projector", "adapter", "calibration", "part", "vocabulary"]
     architecture: str
     engine: Literal["native", "compatibility"]
     engine_reason: str  # why it is not native
@@ -99,6 +107,7 @@ class FileDescription:
     spec: SpecSummary | None
     notes: tuple[str, ...]  # what is odd about the file
     types: tuple[TypeRow, ...]
+    roles: tuple[RoleRow, ...]
     shards: tuple[ShardRow, ...]
     metadata: tuple[MetadataRow, ...]
     tensors: tuple[TensorRow, ...]
@@ -112,21 +121,22 @@ def describe(path: str | os.PathLike[str]) -> FileDescription:
 
 def describe_file(file: GGUFFile) -> FileDescription:
     spec, obstacle = _native_spec(file)
-    kind = file_kind(file)
+    facts = model_facts(file.metadata, file.tensors)
     return FileDescription(
         path=os.fspath(file.path).encode("utf-8", "replace").decode(),
-        name=_text(file.metadata, "general.name") or display_name(file.path),
-        kind=kind,
-        architecture=_text(file.metadata, "general.architecture"),
+        name=facts.name or display_name(file.path),
+        kind=facts.kind if file.tensors else "vocabulary",
+        architecture=facts.architecture,
         engine="compatibility" if obstacle else "native",
         engine_reason=obstacle,
         quantization=_quantization(file),
-        parameters=sum(info.elements for info in file.tensors.values()),
+        parameters=facts.parameters,
         gguf_version=file.version,
         file_bytes=file.file_bytes,
         spec=None if spec is None else _summary(spec),
-        notes=tuple(_notes(file, kind, spec)),
+        notes=tuple(_notes(file, facts, spec)),
         types=_types(file),
+        roles=_roles(file),
         shards=tuple(_shards(file)),
         metadata=tuple(
             MetadataRow(key, file.metadata.entry(key).label, _shown_value(file.metadata[key])) for key in file.metadata
@@ -136,16 +146,6 @@ def describe_file(file: GGUFFile) -> FileDescription:
             for info in file.tensors.values()
         ),
     )
-
-
-def file_kind(file: GGUFFile) -> Kind:
-    """A projector (of images or sound) and an adapter belong to a model and are none."""
-    stated = _text(file.metadata, "general.type")
-    if stated in ("mmproj", "projector") or _text(file.metadata, "general.architecture") == "clip":
-        return "projector"
-    if stated == "adapter":
-        return "adapter"
-    return "model" if file.tensors else "vocabulary"
 
 
 def to_json(description: FileDescription) -> str:
@@ -190,50 +190,15 @@ def _summary(spec: ModelSpec) -> SpecSummary:
     )
 
 
-def _notes(file: GGUFFile, kind: Kind, spec: ModelSpec | None) -> list[str]:
-    metadata, notes = file.metadata, list(spec.warnings) if spec is not None else []
-    architecture = _text(metadata, "general.architecture")
-    if not architecture:
-        notes.append("It names no architecture.")
-    if kind == "projector":
-        notes.append("It is a projector for images or sound, to be used beside a model; alone it cannot chat.")
-    if kind in ("model", "vocabulary"):
-        notes += _tokenizer_notes(metadata)
-    if kind == "model":
-        notes += _block_notes(file, architecture)
+def _notes(file: GGUFFile, facts: ModelFacts, spec: ModelSpec | None) -> list[str]:
+    notes = [*(spec.warnings if spec is not None else ()), *facts.quirks]
+    if facts.kind == "projector":
+        notes = ["It is a projector for images or sound, to be used beside a model; alone it cannot chat."]
+    if text(file.metadata, "tokenizer.ggml.pre") == "default":
+        notes.append("The pre-tokenizer is “default”: an old conversion, whose text may be split wrongly.")
     foreign = Counter(info.type_name for info in file.tensors.values() if not info.is_known_type)
     notes += [f"{count} tensors are of {name}, made by another engine." for name, count in foreign.items()]
-    known = (*_KNOWN_PREFIXES, f"{architecture}.") if architecture else _KNOWN_PREFIXES
-    unknown = [key for key in metadata if not key.startswith(known)]
-    if unknown:
-        listed = ", ".join(unknown[:5]) + (" …" if len(unknown) > 5 else "")
-        notes.append(f"{len(unknown)} metadata keys belong to no known group: {listed}")
     return notes
-
-
-def _tokenizer_notes(metadata: Metadata) -> list[str]:
-    if "tokenizer.ggml.tokens" not in metadata:
-        return ["It has no vocabulary."]
-    notes = []
-    if _text(metadata, "tokenizer.ggml.model") == "gpt2":
-        split = _text(metadata, "tokenizer.ggml.pre")
-        if split in ("", "default"):
-            stated = "says “default”" if split else "is missing"
-            notes.append(f"The name of its pre-tokenizer {stated}: text may be cut into the wrong tokens.")
-    if not _text(metadata, "tokenizer.chat_template"):
-        notes.append("It has no chat template: a general one is used.")
-    if "tokenizer.ggml.eos_token_id" not in metadata:
-        notes.append("It names no end-of-text token.")
-    return notes
-
-
-def _block_notes(file: GGUFFile, architecture: str) -> list[str]:
-    key = f"{architecture}.block_count"
-    stated = file.metadata.get(key)
-    numbers = {int(match[1]) for name in file.tensors if (match := re.match(r"blk\.(\d{1,9})\.", name))}
-    if not isinstance(stated, int) or stated == len(numbers):
-        return []
-    return [f"{key} is {stated}, and tensors of {len(numbers)} blocks are there."]
 
 
 def _quantization(file: GGUFFile) -> str:
@@ -255,18 +220,21 @@ def _types(file: GGUFFile) -> tuple[TypeRow, ...]:
     return tuple(sorted(rows, key=lambda row: -row.bytes))
 
 
+def _roles(file: GGUFFile) -> tuple[RoleRow, ...]:
+    tensors, sizes = Counter[TensorRole](), Counter[TensorRole]()
+    for info in file.tensors.values():
+        role = tensor_role(info.name)
+        tensors[role] += 1
+        sizes[role] += info.n_bytes
+    return tuple(RoleRow(role.value, tensors[role], size) for role, size in sizes.most_common())
+
+
 def _shards(file: GGUFFile) -> list[ShardRow]:
     counts = Counter(info.shard for info in file.tensors.values())
     return [
         ShardRow(display_name(path), size, counts[number])
         for number, (path, size) in enumerate(zip(file.shards, file.shard_bytes, strict=True))
     ]
-
-
-def _text(metadata: Metadata, key: str) -> str:
-    """A string's text; "" where the key is missing or no string."""
-    value = metadata.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _shown_value(value: Any) -> Any:

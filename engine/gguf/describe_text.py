@@ -27,6 +27,8 @@ def to_text(description: FileDescription) -> str:
         f"  {row.type:<10} {row.tensors:>5} tensors  {_size(row.bytes):>10}" + ("" if row.native else "  (not native)")
         for row in d.types
     ]
+    lines += ["", "roles"]
+    lines += [f"  {row.role:<16} {row.tensors:>5} tensors  {_size(row.bytes):>10}" for row in d.roles]
     lines += ["", "metadata"]
     lines += [f"  {row.key:<44} {row.type:<22} {_short(row.value)}" for row in d.metadata]
     lines += ["", "tensors"]

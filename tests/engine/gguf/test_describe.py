@@ -26,6 +26,9 @@ def test_the_families_are_native(tiny_models: Models, family: str) -> None:
     assert (spec["layers"], spec["width"], spec["heads"], spec["kv_heads"]) == (2, 256, 4, 2)
     assert (spec["experts"], spec["experts_used"]) == ((8, 2) if family in ("qwen3moe", "mixtral") else (0, 0))
     assert all(row["native"] for row in description["types"])
+    roles = {row["role"]: row["tensors"] for row in description["roles"]}
+    assert roles["attention"] == (14 if family == "qwen2" else 8)
+    assert roles.get("experts", 0) == (6 if spec["experts"] else 0)
 
 
 def test_the_starter_model(starter_model: Path) -> None:
@@ -43,15 +46,15 @@ def test_quirks_are_told(tiny_models: Models) -> None:
     missing = ("tokenizer.ggml.pre", "tokenizer.chat_template", "tokenizer.ggml.eos_token_id")
     overrides = (*((key, None) for key in missing), ("someone.else", 1), ("qwen2.block_count", 2))
     notes = " ".join(describe(tiny_models(TinyModel(overrides=overrides))).notes)
-    for words in ("pre-tokenizer is missing", "no chat template", "no end-of-text token", "someone.else"):
+    for words in ("pre-tokenizer is missing", "no chat template", "No end-of-text token", "someone.else"):
         assert words in notes
     default = TinyModel(overrides=(("tokenizer.ggml.pre", "default"),))
-    assert "pre-tokenizer says “default”" in describe(tiny_models(default)).notes[0]
+    assert "pre-tokenizer is “default”" in describe(tiny_models(default)).notes[0]
 
 
 def test_a_block_count_that_lies(tiny_models: Models) -> None:
     description = describe(tiny_models(TinyModel(overrides=(("llama.block_count", 3),))))
-    assert any("llama.block_count is 3, and tensors of 2 blocks are there" in note for note in description.notes)
+    assert any("speaks of 3 layers, and tensors of 2 are there" in note for note in description.notes)
 
 
 def test_unknown_architectures_run_on_the_compatibility_engine(tmp_path: Path) -> None:
