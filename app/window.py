@@ -9,6 +9,9 @@ from app.environment import DataFolder
 
 def run_window(data_folder: Path | None) -> int:
     """Show the window; returns the exit status once it is closed."""
+    from app.none_guard import hold_singletons
+
+    hold_singletons()
     from PySide6.QtWidgets import QApplication, QStyleFactory
 
     from app.context import AppContext

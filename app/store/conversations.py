@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.store.records import Conversation, Message, Status
 from app.store.schema import open_database
 
 _CONVERSATION = "id, title, titled_by, created_at, updated_at, deleted_at, pinned, folder, parameters"
 _MESSAGE = "id, conversation_id, parent_id, role, content, created_at, status, selected, details"
+
+
+class Found(NamedTuple):
+    """A message that a search found."""
+
+    conversation_id: str
+    message_id: str
+    excerpt: str
 
 
 class ConversationStore:
@@ -94,6 +103,33 @@ class ConversationStore:
     def delete_messages(self, ids: Iterable[str]) -> None:
         with self._transaction() as connection:
             connection.executemany("DELETE FROM messages WHERE id = ?", [(key,) for key in ids])
+
+    def search(self, text: str, limit: int = 200) -> list[Found]:
+        """Messages that hold `text` (any case), newest conversations first; trash is left out."""
+        text = text.strip()
+        if not text:
+            return []
+        if len(text) >= 3:  # what trigrams can find
+            where = "m.rowid IN (SELECT rowid FROM message_search WHERE message_search MATCH ?)"
+            argument = '"' + text.replace('"', '""') + '"'
+        else:
+            where = "m.content LIKE ? ESCAPE '\\'"
+            argument = "%" + re.sub(r"([%_\\])", r"\\\1", text) + "%"
+        rows = self._connection.execute(
+            "SELECT m.conversation_id, m.id, m.content FROM messages m"
+            " JOIN conversations c ON c.id = m.conversation_id"
+            f" WHERE c.deleted_at IS NULL AND {where} ORDER BY c.updated_at DESC, m.rowid LIMIT ?",
+            (argument, limit),
+        )
+        return [Found(conversation, message, excerpt(content, text)) for conversation, message, content in rows]
+
+
+def excerpt(content: str, text: str, around: int = 40) -> str:
+    """The neighbourhood of the first `text` in `content`, on one line."""
+    at = max(0, content.lower().find(text.lower()))
+    start, end = max(0, at - around), at + len(text) + around
+    words = " ".join(content[start:end].split())
+    return ("…" if start else "") + words + ("…" if end < len(content) else "")
 
 
 def _upsert(connection: sqlite3.Connection, table: str, columns: str, values: tuple[Any, ...]) -> None:

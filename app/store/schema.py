@@ -46,7 +46,33 @@ def _version_1(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE INDEX messages_by_conversation ON messages(conversation_id)")
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_version_1,)
+def _version_2(connection: sqlite3.Connection) -> None:
+    """Full-text search over messages. Trigrams find parts of words, and scripts that have no spaces.
+
+    An answer is indexed once it is complete, not with each piece that streams in. The index names rows by rowid,
+    so the file must never be VACUUMed in place.
+    """
+    connection.execute(
+        "CREATE VIRTUAL TABLE message_search USING fts5("
+        "content, content='messages', content_rowid='rowid', tokenize='trigram')"
+    )
+    add = "INSERT INTO message_search(rowid, content) VALUES (new.rowid, new.content);"
+    drop = "INSERT INTO message_search(message_search, rowid, content) VALUES ('delete', old.rowid, old.content);"
+    for name, event, row, action in (
+        ("search_insert", "AFTER INSERT", "new", add),
+        ("search_delete", "AFTER DELETE", "old", drop),
+        ("search_update_old", "BEFORE UPDATE", "old", drop),
+        ("search_update_new", "AFTER UPDATE", "new", add),
+    ):
+        connection.execute(
+            f"CREATE TRIGGER {name} {event} ON messages WHEN {row}.status <> 'streaming' BEGIN {action} END"
+        )
+    connection.execute(
+        "INSERT INTO message_search(rowid, content) SELECT rowid, content FROM messages WHERE status <> 'streaming'"
+    )
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_version_1, _version_2)
 VERSION = len(MIGRATIONS)
 
 
@@ -55,6 +81,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, isolation_level=None)  # transactions are opened by hand
     try:
+        check_version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing, a power cut the last moment
         connection.execute("PRAGMA foreign_keys = ON")
@@ -66,14 +93,21 @@ def open_database(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def migrate(connection: sqlite3.Connection, path: Path, target: int = VERSION) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > target:
+def check_version(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's schema version. Raises StoreError where it is newer than this program."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
         raise StoreError(
             f"The conversations in {path} were written by a newer version of Tessera (schema {version}).",
             done="The file was left untouched.",
             remedy="Update Tessera, or start it with another data folder.",
         )
+    return version
+
+
+def migrate(connection: sqlite3.Connection, path: Path, target: int = VERSION) -> None:
+    """Bring the file to `target`: all steps or none, after a backup."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version == target:
         return
     if version > 0:

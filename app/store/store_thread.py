@@ -32,6 +32,8 @@ class StoreThread:
         self._calls: queue.SimpleQueue[Callable[[ConversationStore], None] | None] = queue.SimpleQueue()
         self._texts: dict[str, str] = {}
         self._texts_lock = threading.Lock()
+        self._is_failing = False
+        self._saveable: set[str] = set()  # ids whose text was handed over before the call being run
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
 
     def start(self) -> None:
@@ -61,10 +63,10 @@ class StoreThread:
     def save_text(self, message_id: str, text: str) -> None:
         """The text so far of an answer; only the newest one is written. Costs the caller nothing."""
         with self._texts_lock:
-            wake = not self._texts
+            is_known = message_id in self._texts
             self._texts[message_id] = text
-        if wake:
-            self._calls.put(_nothing)
+        if not is_known:  # in the queue's order: the message itself may still wait there to be inserted
+            self._calls.put(lambda _: self._saveable.add(message_id))
 
     def close(self, timeout: float = 10.0) -> None:
         """Write everything that waits, then close the file."""
@@ -78,7 +80,7 @@ class StoreThread:
         try:
             while True:
                 # With nothing streaming, wait without waking.
-                wait = max(0.0, last_save + SAVE_INTERVAL - time.monotonic()) if self._texts else None
+                wait = max(0.0, last_save + SAVE_INTERVAL - time.monotonic()) if self._saveable else None
                 try:
                     call = self._calls.get(timeout=wait)
                 except queue.Empty:
@@ -94,7 +96,8 @@ class StoreThread:
 
     def _flush_texts(self, store: ConversationStore) -> None:
         with self._texts_lock:
-            texts, self._texts = self._texts, {}
+            texts = {key: self._texts.pop(key) for key in self._saveable}
+        self._saveable.clear()
         if not texts:
             return
         try:
@@ -103,7 +106,12 @@ class StoreThread:
             failure = error
             with self._texts_lock:  # keep what is not saved yet; newer text wins
                 self._texts = {**texts, **self._texts}
-            self._deliver(lambda: self._on_error(failure))
+            self._saveable.update(texts)
+            if not self._is_failing:  # it is tried again and again, but told once
+                self._deliver(lambda: self._on_error(failure))
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def _open(self) -> ConversationStore:
         """The store; a new one where the file is damaged, one in memory where it cannot be used at all."""
@@ -121,10 +129,6 @@ class StoreThread:
                 return store
         self._deliver(lambda: self._on_error(failure))
         return ConversationStore(Path(":memory:"))
-
-
-def _nothing(_store: ConversationStore) -> None:
-    """Wakes the thread."""
 
 
 def _unusable(path: Path, error: Exception) -> StoreError:

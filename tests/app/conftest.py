@@ -16,7 +16,10 @@ from app.context import AppContext
 from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.main_window import MainWindow
+from app.none_guard import hold_singletons
 from tests.support.scripted_engine import ScriptedEngine
+
+hold_singletons()
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from PySide6.QtGui import (
     QPainter,
     QPalette,
     QPen,
+    QTextBlock,
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
@@ -132,11 +133,17 @@ class BlockView(ABC):
         """Selected text as it is read, for the clipboard."""
         if self._document is None:
             return ""
-        cursor = QTextCursor(self._document)
-        cursor.setPosition(min(span.start, self.length))
-        cursor.setPosition(min(span.end, self.length), QTextCursor.MoveMode.KeepAnchor)
-        text = cursor.selectedText().replace("\u2029", "\n").replace("\u2028", "\n")
-        return text.replace("\ufdd0", "").replace("\ufdd1", "").replace("\ufffc", "").replace("\u00a0", " ")
+        pieces: list[str] = []
+        block = self._document.findBlock(span.start)
+        while block.isValid() and block.position() <= span.end:
+            units = block.text().encode("utf-16-le", "surrogatepass")  # as Qt counts positions
+            start = max(0, span.start - block.position())
+            end = max(0, span.end - block.position())
+            pieces.append(units[2 * start : 2 * end].decode("utf-16-le", "replace"))
+            pieces.append(_separator(block))
+            block = block.next()
+        text = "".join(pieces[:-1]).replace("\u2028", "\n").replace("\ufffc", "")
+        return text.replace("\u00a0", " ")
 
     def word_at(self, position: int) -> Span:
         if self._document is None:
@@ -145,6 +152,15 @@ class BlockView(ABC):
         cursor.setPosition(min(position, self.length))
         cursor.select(QTextCursor.SelectionType.WordUnderCursor)
         return Span(cursor.selectionStart(), cursor.selectionEnd())
+
+
+def _separator(block: QTextBlock) -> str:
+    """What stands between a block and the next: a tab inside a table's row, otherwise a line's end."""
+    table = QTextCursor(block).currentTable()
+    if table is None:
+        return "\n"
+    here, there = table.cellAt(block.position()), table.cellAt(block.next().position())
+    return "\t" if there.isValid() and there.row() == here.row() and there.column() > here.column() else "\n"
 
 
 def _leading(font: QFont) -> float:

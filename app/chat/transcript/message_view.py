@@ -112,7 +112,7 @@ class MessageView:
         factor = self._width / width if width else 1.0
         self._width = width
         if not self.is_built:
-            self._body_height = self._estimate()
+            self._body_height *= factor
             return
         for view in self.views:
             view.release()

@@ -58,6 +58,7 @@ class Transcript(QAbstractScrollArea):
         self._messages: list[MessageView] = []
         self._by_id: dict[str, MessageView] = {}
         self._column = Column()
+        self._active: set[int] = set()  # messages whose blocks may be laid out
         self._selection = Selection()
         self._overlay = Overlay(self, theme)
         self._stick = True
@@ -89,6 +90,7 @@ class Transcript(QAbstractScrollArea):
         self._messages = [old.get(m.id) or MessageView(m, self._style, width) for m in messages]
         self._by_id = {view.message.id: view for view in self._messages}
         self._growing &= self._by_id.keys()
+        self._active = {index for index, view in enumerate(self._messages) if view.is_built}
         self._selection.clear()
         self._column.set_items(self._messages)
         if not keep_place:
@@ -185,7 +187,7 @@ class Transcript(QAbstractScrollArea):
         self._release_far()
         self._overlay.place(self.visible_messages())
         self.viewport().update()
-        if any(not view.is_fed for view in self._messages if view.is_built) and not self._feed_timer.isActive():
+        if not self._feed_timer.isActive() and any(not self._messages[index].is_fed for index in self._active):
             self._feed_timer.start()
 
     def _layout_pass(self) -> bool:
@@ -201,6 +203,7 @@ class Transcript(QAbstractScrollArea):
             view = self._messages[index]
             before = view.height
             view.build()
+            self._active.add(index)
             self._layout_blocks(view, top - message_top, bottom - message_top, width)
             changed = changed or abs(view.height - before) > 0.5
         return changed
@@ -262,8 +265,10 @@ class Transcript(QAbstractScrollArea):
     def _release_far(self) -> None:
         top = self.verticalScrollBar().value() - RELEASE_DISTANCE
         bottom = top + self.viewport().height() + 2 * RELEASE_DISTANCE
-        for view, y in zip(self._messages, self._column.tops, strict=True):
-            if view.is_built and (y > bottom or y + view.height < top):
+        for index in tuple(self._active):
+            view, y = self._messages[index], self._column.tops[index]
+            if (y > bottom or y + view.height < top) and view.is_fed:
+                self._active.discard(index)
                 for block in view.laid_out():
                     block.release()
 
@@ -284,16 +289,16 @@ class Transcript(QAbstractScrollArea):
 
     def _feed_on(self) -> None:
         """Cut the rest of a very long message, a slice per turn of the event loop."""
-        for index, view in enumerate(self._messages):
-            if view.is_built and not view.is_fed:
-                anchor = self._anchor()
-                view.feed_slice()
-                self._column.update(index)
-                self._set_range()
-                if not self._stick:
-                    self._restore(anchor)
-                self._layout_visible()
-                return
+        index = next((index for index in self._active if not self._messages[index].is_fed), None)
+        if index is None:
+            return
+        anchor = self._anchor()
+        self._messages[index].feed_slice()
+        self._column.update(index)
+        self._set_range()
+        if not self._stick:
+            self._restore(anchor)
+        self._layout_visible()
 
     # --- events ---
 

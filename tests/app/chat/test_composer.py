@@ -1,0 +1,89 @@
+"""Keys of the composer."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtWidgets import QApplication
+
+from app.chat.composer import MAX_LINES, Composer
+from app.settings.values import Settings
+from app.theme.theme import Theme
+
+
+@pytest.fixture
+def composer(qapp: QApplication, tmp_path, qtbot) -> Composer:
+    widget = Composer(Theme(qapp, Settings(tmp_path / "settings.json")))
+    qtbot.addWidget(widget)
+    widget.resize(500, 100)
+    widget.show()
+    widget.sent = []
+    widget.send_requested.connect(widget.sent.append)
+    return widget
+
+
+def test_enter_sends_and_shift_enter_breaks(composer, qtbot):
+    qtbot.keyClicks(composer.edit, "one")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.keyClicks(composer.edit, "two")
+    assert composer.sent == []
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert composer.sent == ["one\ntwo"]
+
+
+def test_the_keypads_enter_sends_too(composer, qtbot):
+    qtbot.keyClicks(composer.edit, "x")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Enter, Qt.KeyboardModifier.KeypadModifier)
+    assert composer.sent == ["x"]
+
+
+def test_enter_of_an_input_method_does_not_send(composer, qtbot):
+    qtbot.keyClicks(composer.edit, "a")
+    QApplication.sendEvent(composer.edit, QInputMethodEvent("ni", []))
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert composer.sent == []
+    commit = QInputMethodEvent("", [])
+    commit.setCommitString("你")
+    QApplication.sendEvent(composer.edit, commit)
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert composer.sent == ["a你"]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_nothing_is_not_sent(composer, qtbot, text):
+    composer.set_text(text)
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert composer.sent == []
+    assert not composer.button.isEnabled()
+
+
+def test_while_an_answer_is_written_the_button_stops_and_enter_waits(composer, qtbot):
+    stops = []
+    composer.stop_requested.connect(lambda: stops.append(1))
+    composer.set_text("next")
+    composer.set_busy(True)
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert composer.sent == []
+    qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    assert stops == [1]
+    assert composer.button.accessibleName() == "Stop"
+
+
+def test_it_grows_with_its_lines_up_to_a_limit(composer):
+    heights = []
+    for lines in (1, 4, MAX_LINES, 60):
+        composer.set_text("\n".join("x" * lines))
+        heights.append(composer.edit.height())
+    assert heights[0] < heights[1] < heights[2]
+    assert heights[3] <= heights[2] + 4
+
+
+def test_rich_text_is_pasted_as_plain_text(composer):
+    data = QMimeData()
+    data.setHtml("<b>bold</b> <img src='file:///etc/passwd'>")
+    data.setText("bold")
+    composer.edit.insertFromMimeData(data)
+    assert composer.text == "bold"
+    assert composer.edit.textCursor().charFormat().fontWeight() == 400
+    assert "<img" not in composer.edit.toHtml()

@@ -1,0 +1,210 @@
+"""The painted transcript: what is shown, selected, copied, and where it scrolls."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+
+from app.chat.transcript.block_view import CodeView, MarkdownView, Span
+from app.chat.transcript.selection import TextPlace
+from app.chat.transcript.style import TranscriptStyle
+from app.chat.transcript.transcript import STICK_DISTANCE, Transcript
+from app.settings.values import Settings
+from app.store.records import Message, Status
+from app.theme.theme import Theme
+
+
+@pytest.fixture
+def theme(qapp: QApplication, tmp_path) -> Theme:
+    theme = Theme(qapp, Settings(tmp_path / "settings.json"))
+    theme.load_fonts()
+    theme.apply()
+    return theme
+
+
+@pytest.fixture
+def transcript(theme, qtbot) -> Transcript:
+    widget = Transcript(theme)
+    qtbot.addWidget(widget)
+    widget.resize(900, 600)
+    widget.show()
+    qtbot.waitExposed(widget)
+    return widget
+
+
+def message(number: int, content: str, role: str = "") -> Message:
+    role = role or ("assistant" if number % 2 else "user")
+    return Message(f"m{number}", "c", None, role, content)
+
+
+def conversation(count: int) -> list[Message]:
+    return [message(i, f"Message {i}. " + "Some **words** to read. " * (i % 13 + 3)) for i in range(count)]
+
+
+def rendered(theme: Theme, source: str) -> MarkdownView:
+    view = MarkdownView(TranscriptStyle.of(theme), source)
+    view.layout(600)
+    return view
+
+
+def text_of(view) -> str:
+    return view.text(Span(0, view.length))
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("<script>alert(1)</script>", "<script>alert(1)</script>"),
+        ('a <img src="http://example.org/x.png"> b', 'a <img src="http://example.org/x.png"> b'),
+        ("<b>bold</b> &lt;i&gt; &amp;amp;", "<b>bold</b> <i> &amp;"),
+        ("![alt](file:///etc/passwd)", "![alt](file:///etc/passwd)"),
+        ("![a picture](http://example.org/x.png)", "a picture"),
+        ("~one tilde~ and ~~two~~", "~one tilde~ and two"),
+        ("first\nsecond", "first\nsecond"),
+        ("It costs $5 to $10.", "It costs $5 to $10."),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "a\tb\n1\t2"),
+    ],
+)
+def test_what_markdown_shows(theme, source, shown):
+    assert text_of(rendered(theme, source)).strip() == shown
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "vbscript:x"])
+def test_dangerous_addresses_are_no_links(theme, url):
+    view = rendered(theme, f"[click]({url})")
+    assert all(view.link_at(QPointF(x, 8)) == "" for x in range(0, 300, 3))
+
+
+def test_a_link_is_found_under_the_pointer(theme):
+    view = rendered(theme, "[here](https://example.org/a)")
+    assert view.link_at(QPointF(10, 8)) == "https://example.org/a"
+
+
+@pytest.mark.parametrize("code", ["a &lt; b &amp;&amp; c", "x\u00a0y\tz", "\U0001f642 = '𝒳'", "  lead\n\n\ntrail  "])
+def test_code_is_copied_exactly(theme, code):
+    view = CodeView(TranscriptStyle.of(theme), code, "c", 0)
+    view.layout(600)
+    assert view.text(Span(0, view.length)) == code
+
+
+def test_part_of_code_after_an_emoji_is_copied_exactly(theme):
+    view = CodeView(TranscriptStyle.of(theme), "\U0001f642 smile", "", 0)
+    view.layout(600)
+    assert view.text(Span(3, 8)) == "smile"  # Qt counts the emoji as two
+
+
+def test_only_what_is_near_the_screen_is_laid_out(transcript):
+    transcript.set_messages(conversation(2000))
+    built = sum(view.is_built for view in transcript.message_views)
+    assert 3 < built < 60
+    assert transcript.message_views[-1].is_built
+
+
+def test_reading_above_is_not_disturbed_by_an_answer_that_grows(transcript, qtbot):
+    messages = [*conversation(40), Message("s", "c", None, "assistant", "Start ", status=Status.STREAMING)]
+    transcript.set_messages(messages)
+    bar = transcript.verticalScrollBar()
+    bar.setValue(bar.maximum() - 800)
+    before = bar.value()
+    grow(transcript, qtbot, messages[-1])
+    assert bar.value() == before
+    assert bar.maximum() > before + 800
+
+
+@pytest.mark.parametrize(("distance", "follows"), [(0, True), (STICK_DISTANCE, True), (STICK_DISTANCE + 1, False)])
+def test_the_64_pixel_rule(transcript, qtbot, distance, follows):
+    messages = [*conversation(40), Message("s", "c", None, "assistant", "Start ", status=Status.STREAMING)]
+    transcript.set_messages(messages)
+    bar = transcript.verticalScrollBar()
+    bar.setValue(bar.maximum() - 500)
+    bar.setValue(bar.maximum() - distance)
+    assert transcript.is_at_bottom is follows
+    grow(transcript, qtbot, messages[-1])
+    assert (bar.value() == bar.maximum()) is follows
+
+
+def grow(transcript, qtbot, message: Message) -> None:
+    heights = transcript.verticalScrollBar().maximum()
+    message.content += "More words to come. " * 60
+    transcript.grow(message)
+    qtbot.waitUntil(lambda: transcript.verticalScrollBar().maximum() > heights)
+
+
+def test_only_the_open_block_is_laid_out_again(transcript, qtbot):
+    answer = Message("s", "c", None, "assistant", "First block.\n\nSecond ", status=Status.STREAMING)
+    transcript.set_messages([message(0, "Q"), answer])
+    view = transcript.message_views[1]
+    first, second = view.views
+    answer.content += "grows"
+    transcript.grow(answer)
+    qtbot.waitUntil(lambda: view.views[1] is not second)
+    assert view.views[0] is first
+
+
+def test_selection_survives_tokens_that_come_in(transcript, qtbot):
+    answer = Message("s", "c", None, "assistant", "The first block.\n\nSecond ", status=Status.STREAMING)
+    transcript.set_messages([message(0, "Question"), answer])
+    transcript._selection.set(TextPlace(1, 0, 4), TextPlace(1, 0, 9))
+    assert transcript.selected_text() == "first"
+    answer.content += "grows " * 30
+    transcript.grow(answer)
+    qtbot.waitUntil(lambda: "grows" in transcript.message_views[1].views[1].source)
+    assert transcript.selected_text() == "first"
+    transcript.copy_selection()
+    assert QGuiApplication.clipboard().text() == "first"
+
+
+def test_select_all_takes_every_message(transcript):
+    transcript.set_messages([message(0, "Question"), message(1, "An *answer*\n\n```\ncode\n```")])
+    transcript.select_all()
+    assert transcript.selected_text() == "Question\n\nAn answer\n\ncode"
+
+
+def test_selecting_with_the_mouse_across_messages(transcript, qtbot):
+    transcript.set_messages([message(0, "Question"), message(1, "Answer")])
+    viewport = transcript.viewport()
+    (_, first, top), (_, second, below) = transcript.visible_messages()
+    start = QPoint(round(transcript.column_left() + first.views[0].origin.x()), round(top + 20))
+    end = QPoint(round(transcript.column_left()) + 500, round(below + 10))
+    qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
+    qtbot.mouseMove(viewport, end)
+    qtbot.mouseRelease(viewport, Qt.MouseButton.LeftButton, pos=end)
+    assert transcript.selected_text() == "Question\n\nAnswer"
+
+
+def test_double_click_selects_a_word(transcript, qtbot):
+    transcript.set_messages([message(1, "wonderful words here", "assistant")])
+    at = QPoint(round(transcript.column_left()) + 12, 36)
+    qtbot.mouseDClick(transcript.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert transcript.selected_text() == "wonderful"
+
+
+def test_the_code_button_copies_all_pieces(transcript, qtbot):
+    code = "\n".join(f"line {i} &lt;" for i in range(300))
+    transcript.set_messages([message(1, f"```c\n{code}\n```", "assistant")])
+    transcript.verticalScrollBar().setValue(0)
+    button = next(button for button in transcript._overlay._code_buttons if button.isVisible())
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text() == code
+
+
+def test_a_very_long_message_is_cut_over_several_turns_of_the_event_loop(transcript, qtbot):
+    text = "A paragraph of some words.\n\n" * 20000
+    transcript.set_messages([message(1, text, "assistant")])
+    view = transcript.message_views[0]
+    assert not view.is_fed
+    qtbot.waitUntil(lambda: view.is_fed, timeout=20000)
+    assert len(view.views) == 20000
+    assert transcript.is_at_bottom
+    assert transcript.verticalScrollBar().value() == transcript.verticalScrollBar().maximum()
+
+
+def test_another_width_keeps_the_reader_at_the_same_message(transcript, qtbot):
+    transcript.set_messages(conversation(200))
+    transcript.scroll_to_message("m100")
+    first = transcript.visible_messages()[0][0]
+    transcript.resize(520, 600)
+    QApplication.processEvents()
+    assert abs(transcript.visible_messages()[0][0] - first) <= 1

@@ -1,0 +1,121 @@
+"""The thread that owns the file: order, streaming text, and files that cannot be used."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+
+from app.store.conversations import ConversationStore
+from app.store.errors import StoreError
+from app.store.records import Conversation, Message, Status
+from app.store.store_thread import StoreThread
+
+
+@pytest.fixture
+def errors():
+    return []
+
+
+@pytest.fixture
+def thread(tmp_path, errors):
+    threads = []
+
+    def make(path=tmp_path / "c.db"):
+        threads.append(StoreThread(path, deliver=lambda function: function(), on_error=errors.append))
+        threads[-1].start()
+        return threads[-1]
+
+    yield make
+    for one in threads:
+        one.close()
+
+
+def ask(thread, function):
+    done = threading.Event()
+    results = []
+
+    def finish(result):
+        results.append(result)
+        done.set()
+
+    thread.call(function, finish, finish)
+    assert done.wait(20)
+    return results[0]
+
+
+def put(thread):
+    thread.call(lambda store: store.put_conversation(Conversation("c", "T")))
+    answer = Message("a", "c", None, "assistant", "", status=Status.STREAMING)
+    thread.call(lambda store: store.put_messages([answer]))
+
+
+def test_calls_run_in_order_and_see_the_text_handed_over_before(thread):
+    one = thread()
+    put(one)
+    one.save_text("a", "so far")
+    assert ask(one, lambda store: store.messages("c"))[0].content == "so far"
+
+
+def test_text_is_saved_without_any_call(thread, tmp_path):
+    one = thread()
+    put(one)
+    ask(one, lambda store: None)
+    one.save_text("a", "streamed")
+    deadline = threading.Event()
+    reader = sqlite3.connect(tmp_path / "c.db")
+    for _ in range(200):
+        if reader.execute("SELECT content FROM messages").fetchone() == ("streamed",):
+            break
+        deadline.wait(0.05)
+    else:
+        pytest.fail("the text was never saved")
+    reader.close()
+
+
+def test_closing_saves_what_waits(thread, tmp_path):
+    one = thread()
+    put(one)
+    one.save_text("a", "last words")
+    one.close()
+    store = ConversationStore(tmp_path / "c.db")
+    assert store.messages("c")[0].content == "last words"
+    store.close()
+
+
+def test_a_failing_call_reaches_its_caller_and_the_thread_goes_on(thread, errors):
+    one = thread()
+    failure = ask(one, lambda store: 1 / 0)
+    assert isinstance(failure, ZeroDivisionError)
+    assert errors == []
+    assert ask(one, lambda store: store.conversations()) == []
+
+
+@pytest.mark.parametrize("damage", [b"this is no database at all" * 200, b"SQLite format 3\0" + b"\xff" * 4080])
+def test_a_damaged_file_is_set_aside_and_told(thread, errors, tmp_path, damage):
+    (tmp_path / "c.db").write_bytes(damage)
+    one = thread()
+    put(one)
+    assert len(ask(one, lambda store: store.conversations())) == 1
+    assert isinstance(errors[0], StoreError)
+    (kept,) = tmp_path.glob("c.damaged-*.db")
+    assert kept.read_bytes() == damage
+    assert kept.name in errors[0].done
+
+
+def test_a_newer_file_is_left_alone_and_this_session_lives_in_memory(thread, errors, tmp_path):
+    connection = sqlite3.connect(tmp_path / "c.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    one = thread()
+    put(one)
+    assert len(ask(one, lambda store: store.conversations())) == 1
+    assert "newer" in errors[0].cause
+
+
+def test_a_folder_that_cannot_be_made_is_told(thread, errors, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    one = thread(tmp_path / "file" / "c.db")
+    assert ask(one, lambda store: store.conversations()) == []
+    assert "cannot be used" in errors[0].cause
