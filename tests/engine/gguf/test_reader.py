@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 
-from engine.errors import FileError, UnsupportedError
+from engine.errors import FileError, FormatError, UnsupportedError
 from engine.gguf import GGUFFile, QuantType
 from tests.support.gguf_writer import GGUFBuilder, ValueType
 from tests.support.tiny_models import FAMILIES, TinyModel
@@ -179,3 +179,43 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("engine.gguf.shard.os.open", refuse)  # the tests may run as root, who may read all
     with pytest.raises(FileError, match="may not be read"):
         GGUFFile.open(tmp_path / "m.gguf")
+
+
+def test_a_vocabulary_of_250_thousand_tokens(tmp_path: Path) -> None:
+    count = 250_000
+    builder = GGUFBuilder("llama")
+    builder.add("tokenizer.ggml.tokens", [f"token {i}" for i in range(count)])
+    builder.add("tokenizer.ggml.scores", np.arange(count, dtype=np.float32))
+    builder.add("after", "the big ones").tensor("t", (8,))
+    with GGUFFile.open(builder.write(tmp_path / "m.gguf")) as file:
+        assert file.metadata.string("after") == "the big ones"
+        tokens = file.metadata.string_array("tokenizer.ggml.tokens", count=count)
+        assert (tokens[0], tokens[123_456], tokens[-1]) == ("token 0", "token 123456", "token 249999")
+        assert file.metadata.f32_array("tokenizer.ggml.scores")[-1] == count - 1
+
+
+def test_headers_read_in_any_number_of_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = GGUFBuilder().add("strings", [("x" * i) for i in range(40)]).add("n", 7).tensor("t", (8,))
+    path = builder.write(tmp_path / "m.gguf")
+    for size in (1, 2, 3, 7, 24, 64, 100):
+        monkeypatch.setattr("engine.gguf.header._FIRST_READ", size)
+        with GGUFFile.open(path) as file:
+            assert list(file.metadata["strings"]) == ["x" * i for i in range(40)]  # type: ignore[call-overload]
+            assert file.metadata.u32("n") == 7 and list(file.tensors) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "message"),
+    [
+        ("MAX_HEADER_BYTES", 100, "a header has at most 100"),
+        ("MAX_PAIRS", 1, "announces 2 metadata entries; at most 1 are supported"),
+        ("MAX_TENSORS", 1, "announces 2 tensors; at most 1 are supported"),
+        ("MAX_KEY_BYTES", 3, "has a key of 20 bytes"),
+    ],
+)
+def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, message: str) -> None:
+    path = GGUFBuilder().add("list", ["x"] * 20).tensor("a", (8,)).tensor("b", (8,)).write(tmp_path / "m.gguf")
+    GGUFFile.open(path).close()
+    monkeypatch.setattr(f"engine.gguf.header.{limit}", value)
+    with pytest.raises(FormatError, match=message):
+        GGUFFile.open(path)
