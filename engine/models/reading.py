@@ -45,7 +45,7 @@ class _SpecReader:
         self.keys = Keys(gguf)
         self.tensors = tensor_shapes(gguf, family.ignored_tensors)
         self.warnings: list[str] = []
-        self.blocks = self.keys.integer("block_count", minimum=1)
+        self.blocks = self._blocks()
         self.context_length = self.keys.integer("context_length", minimum=1)
 
     def read(self) -> ModelSpec:
@@ -65,6 +65,18 @@ class _SpecReader:
             tied_output="output.weight" not in self.tensors,
             warnings=tuple(dict.fromkeys(self.warnings)),
         )
+
+    def _blocks(self) -> int:
+        """Layers that run. Extra prediction layers are counted in block_count, stand last, and may not be there."""
+        count = self.keys.integer("block_count", minimum=1)
+        if count > len(self.tensors):  # a count that is a lie must not cost memory
+            raise self._broken(f"block_count is {count}, and the file holds {len(self.tensors)} tensors")
+        extra = self.keys.integer("nextn_predict_layers", 0)
+        if extra >= count:
+            raise self._broken(f"nextn_predict_layers is {extra}, of {count} layers in all")
+        if extra:
+            self.warnings.append(f"The last {extra} of {count} layers only predict further tokens; they are not used.")
+        return count - extra
 
     def _layer(self, index: int, rope_factors: tuple[float, ...]) -> LayerSpec:
         blk = f"blk.{index}"
