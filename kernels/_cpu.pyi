@@ -52,11 +52,15 @@ class Program:
     def set_expert_mask(self, handle: int, present: NDArray[np.bool_]) -> None: ...
     def embed(self, table: int, out: int) -> None: ...
     def rms_norm(self, x: int, weight: int, out: int, eps: float, group: int = 0) -> None: ...
-    def linear(
-        self, x: int, weights: Sequence[int], biases: Sequence[int | None], outs: Sequence[int]
-    ) -> None: ...
+    def linear(self, x: int, weights: Sequence[int], biases: Sequence[int | None], outs: Sequence[int]) -> None: ...
     def rope(
-        self, x: int, heads: int, head_dim: int, rope_dim: int, mode: Literal["norm", "neox"], frequencies: Floats,
+        self,
+        x: int,
+        heads: int,
+        head_dim: int,
+        rope_dim: int,
+        mode: Literal["norm", "neox"],
+        frequencies: Floats,
         magnitude: float = 1.0,
     ) -> None: ...
     def attention(
@@ -64,12 +68,26 @@ class Program:
     ) -> None: ...
     def glu(self, gate: int, up: int, out: int, activation: Literal["silu", "gelu"] = "silu") -> None: ...
     def router(
-        self, logits: int, out_ids: int, out_weights: int, top_k: int,
-        gating: Literal["softmax", "sigmoid"] = "softmax", normalise: bool = True, scale: float = 1.0,
+        self,
+        logits: int,
+        out_ids: int,
+        out_weights: int,
+        top_k: int,
+        gating: Literal["softmax", "sigmoid"] = "softmax",
+        normalise: bool = True,
+        scale: float = 1.0,
     ) -> None: ...
     def experts(
-        self, x: int, ids: int, weights: int, gate: int, up: int, down: int, out: int,
-        activation: Literal["silu", "gelu"] = "silu", mask: int | None = None,
+        self,
+        x: int,
+        ids: int,
+        weights: int,
+        gate: int,
+        up: int,
+        down: int,
+        out: int,
+        activation: Literal["silu", "gelu"] = "silu",
+        mask: int | None = None,
     ) -> None: ...
     def add(self, a: int, b: int, out: int) -> None: ...
     def scale(self, x: int, factor: float) -> None: ...

@@ -1,0 +1,39 @@
+"""One measured system: what a benchmark asks of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How a system is to run a model. `variant` names the system's own switches, e.g. "not repacked"."""
+
+    path: str
+    threads: int
+    context_length: int
+    variant: str = ""
+    micro_batch: int = 512
+
+
+class Contestant(Protocol):
+    """A loaded model. Token ids are fixed, so that no system samples; every call returns wall seconds."""
+
+    def prefill(self, tokens: int) -> float:
+        """Seconds to evaluate a fresh prompt of `tokens`, with logits for the last one."""
+
+    def fill(self, depth: int) -> None:
+        """Leaves exactly `depth` positions in the KV cache, untimed."""
+
+    def decode(self, tokens: int) -> float:
+        """Seconds to evaluate `tokens` one after another on top of what is in the cache, logits each."""
+
+
+def benchmark_tokens(count: int, vocabulary: int) -> list[int]:
+    """The same pseudo-random ids for every system; a plain linear congruential sequence (Knuth's MMIX constants)."""
+    ids, state = [], 20_260_101
+    for _ in range(count):
+        state = (state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        ids.append((state >> 33) % vocabulary)
+    return ids

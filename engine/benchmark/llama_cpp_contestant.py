@@ -1,0 +1,69 @@
+"""The peer: llama.cpp through its Python binding's C functions, no Python between the tokens of a batch."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any
+
+import llama_cpp.llama_cpp as llama
+
+from engine.benchmark.contestant import Setup, benchmark_tokens
+from engine.errors import EngineError
+
+VARIANTS = ("repacked", "not repacked")
+
+
+class LlamaCppContestant:
+    """`variant` "repacked" lets llama.cpp repack weights for this CPU; "not repacked" keeps the file's layout."""
+
+    def __init__(self, setup: Setup) -> None:
+        llama.llama_backend_init()
+        # The binding's log callback would write thousands of lines; kept referenced, since C holds only its address.
+        self._silence = llama.llama_log_callback(lambda *_: None)
+        llama.llama_log_set(self._silence, ctypes.c_void_p(0))
+        model_params = llama.llama_model_default_params()
+        model_params.use_extra_bufts = setup.variant != "not repacked"
+        self._model: Any = llama.llama_model_load_from_file(setup.path.encode(), model_params)
+        if not self._model:
+            raise EngineError(f"llama.cpp could not load {setup.path}.")
+        params = llama.llama_context_default_params()
+        params.n_ctx = setup.context_length
+        params.n_batch = setup.context_length
+        params.n_ubatch = setup.micro_batch
+        params.n_threads = params.n_threads_batch = setup.threads
+        self._context: Any = llama.llama_init_from_model(self._model, params)
+        if not self._context:
+            raise EngineError(f"llama.cpp could not make a context of {setup.context_length} tokens.")
+        vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self._model))
+        self._tokens = benchmark_tokens(setup.context_length, vocabulary)
+        self._depth = 0
+
+    def prefill(self, tokens: int) -> float:
+        self._clear()
+        return self._evaluate(self._tokens[:tokens])
+
+    def fill(self, depth: int) -> None:
+        self._clear()
+        if depth:
+            self._evaluate(self._tokens[:depth])
+
+    def decode(self, tokens: int) -> float:
+        start = self._depth
+        return sum(self._evaluate([token]) for token in self._tokens[start : start + tokens])
+
+    def _clear(self) -> None:
+        llama.llama_memory_clear(llama.llama_get_memory(self._context), False)
+        self._depth = 0
+
+    def _evaluate(self, tokens: list[int]) -> float:
+        array = (llama.llama_token * len(tokens))(*tokens)
+        batch = llama.llama_batch_get_one(array, len(tokens))
+        begin = time.perf_counter()
+        status = llama.llama_decode(self._context, batch)
+        llama.llama_synchronize(self._context)
+        elapsed = time.perf_counter() - begin
+        if status != 0:
+            raise EngineError(f"llama.cpp failed to evaluate {len(tokens)} tokens (status {status}).")
+        self._depth += len(tokens)
+        return elapsed

@@ -1,0 +1,113 @@
+"""Interleaved rounds: A B A B …, each turn between two probes of the memory's read bandwidth.
+
+Shared machines change speed within minutes, so systems are compared within a round, a turn whose two probes differ
+by more than 15 % is thrown away, and medians are taken over rounds.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.benchmark.worker import Worker
+
+PROBE_TOLERANCE = 0.15
+_TRIES = 3  # per turn, when the machine changes speed meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Prefill of `tokens` into an empty cache, or decode of `tokens` on top of `depth` positions."""
+
+    kind: Literal["prefill", "decode"]
+    tokens: int
+    depth: int = 0
+
+    def run(self, worker: Worker) -> float:
+        """Tokens per second."""
+        if self.kind == "prefill":
+            return self.tokens / worker.prefill(self.tokens)
+        worker.fill(self.depth)
+        return self.tokens / worker.decode(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One system's result in one round. `bandwidth` is the mean of the two probes, bytes per second."""
+
+    label: str
+    measure: Measure
+    round: int
+    speed: float
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All kept turns of one measure, and how many had to be thrown away."""
+
+    measure: Measure
+    turns: tuple[Turn, ...]
+    dropped: int
+
+    def speed(self, label: str) -> float:
+        """Median tokens per second; NaN when every turn was thrown away."""
+        speeds = [turn.speed for turn in self.turns if turn.label == label]
+        return statistics.median(speeds) if speeds else float("nan")
+
+    def ratio(self, ours: str, theirs: str) -> float:
+        """Median over rounds of ours : theirs, only rounds in which both count."""
+        by_round: dict[int, dict[str, float]] = {}
+        for turn in self.turns:
+            by_round.setdefault(turn.round, {})[turn.label] = turn.speed
+        ratios = [found[ours] / found[theirs] for found in by_round.values() if ours in found and theirs in found]
+        return statistics.median(ratios) if ratios else float("nan")
+
+    def roofline_share(self, label: str, bytes_per_token: float) -> float:
+        """Median over turns of speed × bytes per token / the bandwidth probed in that very turn."""
+        shares = [turn.speed * bytes_per_token / turn.bandwidth for turn in self.turns if turn.label == label]
+        return statistics.median(shares) if shares else float("nan")
+
+    def bandwidths(self) -> list[float]:
+        return [turn.bandwidth for turn in self.turns]
+
+
+def best_variant(workers: Sequence[Worker], measure: Measure) -> Worker:
+    """The system's fastest variant at this measure: one untimed warm-up each, then the best of two."""
+    if len(workers) == 1:
+        return workers[0]
+    speeds = {id(worker): max(measure.run(worker) for _ in range(2)) for worker in workers}
+    return max(workers, key=lambda worker: speeds[id(worker)])
+
+
+def compare(
+    workers: Sequence[Worker],
+    measure: Measure,
+    rounds: int,
+    probe: Callable[[], float],
+    progress: Callable[[Turn], None] = lambda turn: None,
+) -> Comparison:
+    """Runs `rounds` interleaved rounds; the order within a round alternates."""
+    turns: list[Turn] = []
+    dropped = 0
+    for worker in workers:
+        measure.run(worker)  # touches pages, grows scratch
+    for number in range(rounds):
+        for worker in _alternate(workers, number):
+            for _ in range(_TRIES):
+                before = probe()
+                speed = measure.run(worker)
+                after = probe()
+                if abs(before - after) <= PROBE_TOLERANCE * max(before, after):
+                    turn = Turn(worker.label, measure, number, speed, (before + after) / 2)
+                    turns.append(turn)
+                    progress(turn)
+                    break
+                dropped += 1
+    return Comparison(measure, tuple(turns), dropped)
+
+
+def _alternate(workers: Sequence[Worker], number: int) -> Iterable[Worker]:
+    return workers if number % 2 == 0 else reversed(workers)
