@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -17,6 +18,10 @@ def main(arguments: list[str] | None = None) -> int:
             return run(options)
         case "info":
             from app.commands.info import run
+
+            return run(options)
+        case "bench":
+            from engine.benchmark.bench import run
 
             return run(options)
         case "doctor":
@@ -35,4 +40,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)

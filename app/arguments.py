@@ -16,6 +16,7 @@ def parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="show what a model file holds and which engine runs it")
     info.add_argument("file", type=Path, metavar="FILE")
     info.add_argument("--json", action="store_true", help="for programs")
+    _bench(commands.add_parser("bench", help="measure a model's speed on this computer"))
     commands.add_parser("doctor", help="check this computer: what is here, what is missing, how to get it")
     return top
 
@@ -29,6 +30,22 @@ def _chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--context", type=_positive, metavar="N", help="tokens the conversation may span")
     chat.add_argument("--quiet", action="store_true", help="the answer alone")
     chat.add_argument("--engine", choices=("auto", "native", "compatibility"), default="auto")
+
+
+def _bench(bench: argparse.ArgumentParser) -> None:
+    bench.add_argument("model", type=Path, metavar="MODEL", help="a GGUF file")
+    bench.add_argument("--against", choices=("llama.cpp",), help="measure this one beside, in its best setting")
+    bench.add_argument("--threads", type=_positive, metavar="N", help="default: physical performance cores")
+    bench.add_argument("--prefill", type=_counts, default=(512,), metavar="N,…", help="prompt lengths (default 512)")
+    bench.add_argument("--decode", type=_positive, default=64, metavar="N", help="tokens per decode run (default 64)")
+    bench.add_argument("--depth", type=_counts, default=(0,), metavar="N,…", help="depths for decode (default 0)")
+    bench.add_argument("--rounds", type=_positive, default=5, metavar="N", help="interleaved rounds (default 5)")
+    bench.add_argument("--tier", default="", metavar="TIER", help="lower the ISA tier, e.g. scalar")
+    bench.add_argument("--json", action="store_true", help="for programs")
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def _positive(text: str) -> int:

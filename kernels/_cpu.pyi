@@ -9,7 +9,7 @@ from typing_extensions import Buffer as _Buffer
 
 Tier = Literal["scalar", "avx2", "avx512", "avx512_vnni"]
 
-TierChoice = Literal["auto", "scalar", "avx2", "avx512", "avx512_vnni"]
+TierChoice = str  # "auto" or a Tier; others are refused with a ValueError
 Buffer = _Buffer | NDArray[Any]  # numpy's arrays declare the protocol for Python 3.12 and later only
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]

@@ -24,22 +24,9 @@ from engine.runtime.threads import default_threads
 from kernels import _cpu
 
 OURS = "tessera"
-PEERS = ("llama.cpp",)
 _PEER_MICRO_BATCHES = (512, 64)
 _KV_VALUE_BYTES = 2.0  # F16
 _PROBE_BYTES = 128 << 20
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a GGUF file")
-    parser.add_argument("--against", choices=PEERS, help="measure this peer beside Tessera, in its best setting")
-    parser.add_argument("--threads", type=int, default=None, help="default: physical performance cores")
-    parser.add_argument("--prefill", type=_numbers, default=(512,), metavar="N,…", help="prompt lengths (default 512)")
-    parser.add_argument("--decode", type=int, default=64, metavar="N", help="tokens per decode run (default 64)")
-    parser.add_argument("--depth", type=_numbers, default=(0,), metavar="N,…", help="depths for decode (default 0)")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    parser.add_argument("--tier", default="", help="lower Tessera's ISA tier, e.g. scalar")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -192,7 +179,3 @@ def _name(measure: Measure) -> str:
     if measure.kind == "prefill":
         return f"prefill {measure.tokens}"
     return f"decode {measure.tokens} at {measure.depth}"
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
