@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     tokens = [int(t) for t in options.tokens.split(",")]
-    print(f"tier {options.tier} (best {_cpu.best_tier()}), {ROWS} x {COLS} weights, one thread, GMAC/s (share of int8 peak)")
+    print(
+        f"tier {options.tier} (best {_cpu.best_tier()}), {ROWS} x {COLS} weights, one thread, GMAC/s (share of int8 peak)"
+    )
     print("type   " + "".join(f"{t:>13}" for t in tokens) + "   peak   GB/s at 1")
     for name in options.types.split(","):
         rates, bandwidth, best = measure(name, tokens, options.tier, options.rounds)
