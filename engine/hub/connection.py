@@ -38,9 +38,6 @@ PUBLIC_ENDPOINT = "https://huggingface.co"
 CONNECT_SECONDS = 10.0
 READ_BYTES = 1 << 18
 
-# One connection hands out 64 KiB at a time otherwise; larger reads halve the processor time of a fast download.
-httpcore2.HTTP11Connection.READ_NUM_BYTES = READ_BYTES
-
 _stop: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("stop", default=None)
 
 

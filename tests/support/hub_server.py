@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -51,6 +52,7 @@ class FakeHub:
     sent: int = 0  # body bytes of files handed to the network
     epoch: int = 0  # signed URLs of earlier epochs have expired
     plain_mirror: bool = False  # leaves sizes and checksums out of the model info
+    tls: ssl.SSLContext | None = None
     same_host: bool = False  # serve files from the hub itself, without a redirect
 
     def __enter__(self) -> FakeHub:
@@ -58,8 +60,9 @@ class FakeHub:
         self.closing = threading.Event()
         self.file_requests = 0
         self.servers = [_serve(self, _HubHandler), _serve(self, _FileHandler)]
-        self.url = f"http://127.0.0.1:{self.servers[0].server_address[1]}"
-        self.files_url = f"http://localhost:{self.servers[1].server_address[1]}"
+        scheme = "https" if self.tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self.servers[0].server_address[1]}"
+        self.files_url = f"{scheme}://localhost:{self.servers[1].server_address[1]}"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,6 +98,8 @@ class _Server(ThreadingHTTPServer):
 
 def _serve(hub: FakeHub, handler: type[_Handler]) -> _Server:
     server = _Server(("127.0.0.1", 0), type("Bound", (handler,), {"hub": hub}))
+    if hub.tls is not None:
+        server.socket = hub.tls.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     return server
 
