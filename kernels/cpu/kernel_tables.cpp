@@ -24,6 +24,12 @@ Kernels load_kernels(const std::string& name) {
   Kernels kernels{tier_name(tier), matmul_table(tier), {}, {}};
   fill_vector_scalar(kernels.vector);
   fill_attention_scalar(kernels.attention);
+#ifdef TESSERA_X86_TIERS
+  if (tier >= Tier::avx2) {
+    fill_vector_avx2(kernels.vector);
+    fill_attention_avx2(kernels.attention);
+  }
+#endif
   return kernels;
 }
 

@@ -149,22 +149,23 @@ class AttentionStep final : public Step {
   // Writes the weighted mean of the values that the group's parts have seen.
   void combine(const Run& run, const AttentionSchedule& schedule, const AttentionItem& item,
                const AttentionGroup& group, int kv_head, const Partial& only) const {
-    const auto part = [&](int p) { return group.parts > 1 ? part_memory(run, schedule, group, kv_head, p) : only; };
+    const auto part = [&](int p) { return part_memory(run, schedule, group, kv_head, p); };
     const VectorKernels& vector = run.program.kernels().vector;
     for (int r = 0; r < group.rows; ++r) {
       const int token = run.batch.order()[static_cast<size_t>(item.first + r / heads_per_kv_)];
       float* const out =
           run.row(o_.out, token) + static_cast<ptrdiff_t>(kv_head * heads_per_kv_ + r % heads_per_kv_) * value_dim_;
+      const ptrdiff_t at = static_cast<ptrdiff_t>(r) * value_dim_;
+      if (group.parts == 1) {
+        vector.scale(only.out + at, 1.0f / only.sums[r], out, value_dim_);
+        continue;
+      }
       float peak = -std::numeric_limits<float>::infinity(), sum = 0;
       for (int p = 0; p < group.parts; ++p) peak = std::max(peak, part(p).peaks[r]);
-      std::memset(out, 0, sizeof(float) * static_cast<size_t>(value_dim_));
-      for (int p = 0; p < group.parts; ++p) {
-        const Partial from = part(p);
-        const float weight = std::exp(from.peaks[r] - peak);
-        sum += weight * from.sums[r];
-        vector.add_scaled(from.out + static_cast<ptrdiff_t>(r) * value_dim_, weight, out, value_dim_);
-      }
-      vector.scale(out, sum != 0 ? 1.0f / sum : 0.0f, value_dim_);
+      for (int p = 0; p < group.parts; ++p) sum += std::exp(part(p).peaks[r] - peak) * part(p).sums[r];
+      vector.scale(part(0).out + at, std::exp(part(0).peaks[r] - peak) / sum, out, value_dim_);
+      for (int p = 1; p < group.parts; ++p)
+        vector.add_scaled(part(p).out + at, std::exp(part(p).peaks[r] - peak) / sum, out, value_dim_);
     }
   }
 

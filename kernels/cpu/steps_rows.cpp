@@ -99,7 +99,8 @@ class ScaleStep final : public RowStep {
 
  private:
   void row(const Run& run, int r) const override {
-    run.program.kernels().vector.scale(run.row(o_.x, r), o_.factor, run.program.value_at(o_.x).width);
+    float* const x = run.row(o_.x, r);
+    run.program.kernels().vector.scale(x, o_.factor, x, run.program.value_at(o_.x).width);
   }
   Scale o_;
 };

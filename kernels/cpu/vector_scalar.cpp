@@ -45,8 +45,8 @@ void add_scaled(const float* x, float factor, float* out, int n) {
   for (int i = 0; i < n; ++i) out[i] += factor * x[i];
 }
 
-void scale(float* x, float factor, int n) {
-  for (int i = 0; i < n; ++i) x[i] *= factor;
+void scale(const float* x, float factor, float* out, int n) {
+  for (int i = 0; i < n; ++i) out[i] = factor * x[i];
 }
 
 }  // namespace

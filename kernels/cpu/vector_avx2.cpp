@@ -1,0 +1,11 @@
+// AVX2 tier of vector.h: 8 floats at a time.
+#include "lanes_avx2.h"
+#include "vector_lanes.h"
+
+namespace tessera {
+
+void fill_vector_avx2(VectorKernels& kernels) {
+  kernels = {"avx2", rms_norm, rope, glu, add_rows, add_scaled, scale_row};
+}
+
+}  // namespace tessera
