@@ -10,7 +10,7 @@
 //   few rows (decode): lanes are dims, because most lanes would be empty otherwise.
 #pragma once
 #include "attention.h"
-#include "vector_lanes.h"
+#include "exponential_lanes.h"
 
 namespace tessera {
 namespace {
