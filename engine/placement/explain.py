@@ -109,4 +109,5 @@ def _context_that_fits(plan: PlacementPlan, shape: ModelShape, work: Workload, l
 
 
 def gib(count: int) -> str:
-    return f"{count / GiB:.1f} GiB"
+    """A size for people: "6.2 GiB", below one GiB "310 MiB"."""
+    return f"{count / GiB:.1f} GiB" if count >= GiB or not count else f"{max(1, count >> 20)} MiB"

@@ -98,16 +98,15 @@ class ModelItems:
         return sum(bank.bytes for bank in self.banks)
 
 
-# Operations of the captured program per item: norms, products, rotations, attention, residual additions.
+# Steps of the captured program per item, after fusion: norm with the product that follows, product with the addition
+# or activation that follows. Attention: q/k/v, two rotations, attention, output; more with norms of q and k.
 _OPS = {
     ItemKind.EMBEDDING: 1,
-    ItemKind.ATTENTION: 7,
-    ItemKind.FEED_FORWARD: 5,
-    ItemKind.SHARED: 4,
-    ItemKind.OUTPUT: 3,
+    ItemKind.ATTENTION: 5,
+    ItemKind.FEED_FORWARD: 2,
+    ItemKind.SHARED: 3,
+    ItemKind.OUTPUT: 2,
 }
-
-
 _FEED_FORWARD = ("ffn_", "post_ffw", "exp_probs_b", "layer_output_scale")
 
 
@@ -154,7 +153,8 @@ def _is_embedding(name: str) -> bool:
 def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: StateShape | None = None) -> PlacementItem:
     tensors = list(tensors)
     matrices = tuple(Matrix(t.type_name, t.rows, t.cols, t.bytes) for t in tensors if _is_product(t))
-    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, _OPS[kind])
+    ops = _OPS[kind] + sum(t.name.endswith(("attn_q_norm.weight", "attn_k_norm.weight")) for t in tensors)
+    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, ops)
 
 
 def _tied(output: PlacementItem, table: list[TensorShape]) -> PlacementItem:

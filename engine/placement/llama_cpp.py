@@ -6,9 +6,9 @@ Every constant holds for all machines and models, and none is fitted to the rows
   `tests/bench/published.csv`, which have no GPU part and are not among those judged.
 - EXPERT_SHARE: further share for experts: one MoE layer against plain reading on a Zen 4 core (1.28 ms for 21 MB at 25
   GB/s is 0.66, where dense products of the same types reach 0.73).
-- Ops: its graph has about 2.2 nodes for each op of ours (counted on the llama and qwen3moe graphs). CPU: a barrier of
-  all threads per node. GPU: a launch per node; Qwen3-30B-A3B wholly on an RTX 4090 at 196 and on a 3090 Ti at 167
-  tokens/s leave 5 to 6 microseconds per op of ours beside reading.
+- Ops: its graph has 3.6 nodes for each step of our programs (counted on the llama and qwen3moe graphs: 26 nodes for 7
+  steps, 36 for 11). CPU: a barrier of all threads per node, 5 microseconds. GPU: a launch per node; Qwen3-30B-A3B
+  wholly on an RTX 4090 at 196 and on a 3090 Ti at 167 tokens/s leave 1.3 to 1.9 microseconds per node beside reading.
 - SPLIT_SECONDS: one change of backend: inputs copied, the other side awaited by a stream synchronisation.
 - Prefill: weights of CPU layers are copied to the GPU for every micro-batch of 512, from pageable memory, nothing
   beside it; the CPU's products reach 0.45 of the rate our kernels aim at (0.37–0.46 of the int8 peak measured).
@@ -25,8 +25,9 @@ from engine.placement.shape import ModelShape
 
 READ_SHARE = 0.77
 EXPERT_SHARE = 0.9
-CPU_OP_SECONDS = 11e-6
-GPU_OP_SECONDS = 5.5e-6
+NODES_PER_OP = 3.6
+CPU_OP_SECONDS = NODES_PER_OP * 5e-6
+GPU_OP_SECONDS = NODES_PER_OP * 1.6e-6
 SPLIT_SECONDS = 30e-6
 CPU_RATE_SHARE = 0.45
 MICRO_BATCH = 512

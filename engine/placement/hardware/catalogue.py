@@ -125,6 +125,17 @@ def _find(name: str, entries: dict[str, Entry], what: str) -> Entry:
     )
 
 
+def same_family(entry: str, reported: str) -> bool:
+    """Is "RTX 3060 12GB" what a driver calls "NVIDIA GeForce RTX 3060"? Memory sizes are compared elsewhere."""
+
+    def words(text: str) -> list[str]:
+        skipped = {"nvidia", "geforce", "gpu", "tesla"}
+        found = text.lower().replace("-", " ").split()
+        return [word for word in found if word not in skipped and not word.endswith("gb")]
+
+    return words(entry) == words(reported)
+
+
 def cpu_profile(cpu: CatalogueCPU, ram_bytes: int | None = None) -> DeviceProfile:
     one, many = (rate * cpu.cores * cpu.ghz * 1e9 for rate in _CYCLE_RATES[cpu.isa])
     floats = _FLOAT_CYCLE_RATES[cpu.isa] * cpu.cores * cpu.ghz * 1e9

@@ -1,0 +1,138 @@
+"""The measured profile of this machine, kept on disk and named by all that would change it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import psutil
+
+from engine.placement.hardware import catalogue, probe
+from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates, Link
+from engine.telemetry.gpus import GPU, GPUReport, read_gpus
+from kernels import _cpu
+
+# Raised when the probe measures something else or differently.
+PROBE_VERSION = 1
+
+
+def fingerprint(cpu: str, threads: int, tier: str, gpus: GPUReport) -> str:
+    """Changes with the CPU, threads, kernels' tier and version, GPU and driver."""
+    cards = [f"{gpu.name} {gpu.memory_total}" for gpu in gpus.gpus]
+    parts = [cpu, str(threads), tier, *cards, gpus.driver, platform.system(), str(PROBE_VERSION)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+
+def this_machine(
+    folder: Path,
+    threads: int,
+    tier: str = "auto",
+    *,
+    measure_again: bool = False,
+    progress: probe.Progress = probe.silent,
+    gpus: GPUReport | None = None,
+) -> HardwareProfile:
+    """The profile of this machine: from `folder` where it was measured before, else measured now and kept there."""
+    report = read_gpus() if gpus is None else gpus
+    chosen_tier = _cpu.best_tier() if tier == "auto" else tier
+    path = folder / f"{fingerprint(cpu_name(), threads, chosen_tier, report)}.json"
+    if not measure_again and (kept := load(path)) is not None:
+        return with_memory_of_now(kept)
+    cpu = probe.measure_cpu(cpu_name(), psutil.virtual_memory().total, threads, tier, progress)
+    profile = with_gpu(HardwareProfile(cpu, platform=_platform(), source="measured"), report)
+    profile = replace(profile, disk_bandwidth=probe.disk_read_bandwidth(folder) if folder.is_dir() else 0.0)
+    save(profile, path)
+    return profile
+
+
+def with_gpu(profile: HardwareProfile, report: GPUReport) -> HardwareProfile:
+    """Adds the largest GPU, by its datasheet: kernels to measure it with are not there yet."""
+    cards = sorted((gpu for gpu in report.gpus if gpu.memory_total), key=lambda g: -(g.memory_total or 0))
+    if not cards:
+        return profile
+    notes = []
+    if len(cards) > 1:
+        others = ", ".join(gpu.name for gpu in cards[1:])
+        notes.append(f"{cards[0].name} is used; {others} stays idle, because one model runs on one GPU.")
+    known = _catalogue_entry(cards[0])
+    if known is None:
+        return replace(profile, notes=(*notes, f"{cards[0].name} is not in the catalogue: it is left out."))
+    gpu = replace(catalogue.gpu_profile(known), memory_bytes=cards[0].memory_total or 0, name=cards[0].name)
+    notes.append(f"The speed of {gpu.name} is taken from its datasheet, not measured.")
+    return replace(
+        profile,
+        gpu=gpu,
+        link=catalogue.link_profile(known),
+        drives_display=True,
+        source="mixed",
+        notes=tuple(notes),
+    )
+
+
+def _catalogue_entry(gpu: GPU) -> catalogue.CatalogueGPU | None:
+    """The entry named like the card; of several the one whose memory is closest."""
+    named = [entry for entry in catalogue.gpus() if catalogue.same_family(entry.name, gpu.name)]
+    if not named:
+        return None
+    total = gpu.memory_total or 0
+    return min(named, key=lambda entry: abs(entry.memory_gib * (1 << 30) - total))
+
+
+def cpu_name() -> str:
+    """The processor's own name for itself."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def with_memory_of_now(profile: HardwareProfile) -> HardwareProfile:
+    return profile.with_ram(psutil.virtual_memory().total)
+
+
+def _platform() -> Literal["linux", "windows", "macos"]:
+    names = {"Windows": "windows", "Darwin": "macos"}
+    return cast(Literal["linux", "windows", "macos"], names.get(platform.system(), "linux"))
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------
+
+
+def save(profile: HardwareProfile, path: Path) -> None:
+    """Written whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".part")
+    scratch.write_text(json.dumps(asdict(profile), indent=1), "utf-8")
+    scratch.replace(path)
+
+
+def load(path: Path) -> HardwareProfile | None:
+    """None where there is no profile, or none that this version can read."""
+    try:
+        return _profile(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _profile(data: Mapping[str, Any]) -> HardwareProfile:
+    fields = dict(data)
+    fields["cpu"] = _device(data["cpu"])
+    fields["gpu"] = _device(data["gpu"]) if data["gpu"] else None
+    fields["link"] = Link(**data["link"]) if data["link"] else None
+    fields["notes"] = tuple(data["notes"])
+    return HardwareProfile(**fields)
+
+
+def _device(data: Mapping[str, Any]) -> DeviceProfile:
+    points = {
+        name: tuple((int(tokens), float(rate)) for tokens, rate in rates)
+        for name, rates in data["kernels"]["points"].items()
+    }
+    return DeviceProfile(**{**data, "kernels": KernelRates(points)})

@@ -1,0 +1,165 @@
+"""A plan's report as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from engine.placement.costs import Workload
+from engine.placement.explain import gib
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.items import Device
+from engine.placement.plan import MemoryUse, Placed, PlacedExperts, PlacementPlan
+from engine.placement.rivals import Rival
+from engine.placement.shape import ModelShape
+from engine.placement.simulator import Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    shape: ModelShape
+    hardware: HardwareProfile
+    work: Workload
+    plan: PlacementPlan
+    simulation: Simulation
+    rivals: tuple[Rival, ...]
+    curve: tuple[tuple[int, float], ...]  # budget in bytes, decode tokens/s
+    what_if: bool  # for a machine that is not this one
+
+
+# --- text -------------------------------------------------------------------------------------------------------
+
+
+def as_text(report: PlanReport) -> str:
+    plan, hardware = report.plan, report.hardware
+    kind = "simulated, from datasheets" if report.what_if or hardware.source != "measured" else "measured rates"
+    lines = [
+        f"{report.shape.name}: {gib(report.shape.weight_bytes)} of weights, context {report.work.context}",
+        f"on {hardware.label}, {gib(hardware.cpu.memory_bytes)} of RAM ({kind})",
+        "",
+        *_memory_lines(plan),
+        "",
+        *_placement_lines(plan),
+        "",
+        f"{f'tokens/s at depth {report.work.depth}':54} {'decode':>8} {'prefill':>8} {'GPU':>9}",
+        _speed_line("Tessera", report.simulation.speeds.decode, report.simulation.speeds.prefill, plan.gpu.total),
+    ]
+    lines += [
+        _speed_line(f"{r.strategy}, {r.setting} (simulated)", r.speeds.decode, r.speeds.prefill, r.gpu_bytes)
+        for r in report.rivals
+    ]
+    lines += ["", *_curve_lines(report)]
+    if plan.uses_gpu:
+        busy = ", ".join(f"{lane} {share:.0%}" for lane, share in report.simulation.utilisation().items())
+        lines += [f"busy in decode: {busy}"]
+    return "\n".join([*lines, *plan.notes])
+
+
+def _memory_lines(plan: PlacementPlan) -> list[str]:
+    lines = [f"{'':4} {'weights':>10} {'experts':>10} {'KV, state':>10} {'overhead':>10} {'total':>10}"]
+    for name, use in (("GPU", plan.gpu), ("RAM", plan.ram)):
+        sizes = (use.weights, use.experts, use.state, use.overhead, use.total)
+        lines.append(f"{name:4} " + " ".join(f"{gib(size):>10}" for size in sizes))
+    return lines
+
+
+def _placement_lines(plan: PlacementPlan) -> list[str]:
+    """One line per kind of item, place and reason, with the layers it holds for."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for placed in plan.items:
+        groups.setdefault((placed.item.kind.value, placed.reason), []).append(placed.item.layer)
+    for experts in plan.experts:
+        groups.setdefault(("experts", experts.reason), []).append(experts.bank.layer)
+    return [f"{kind:26} {_ranges(layers):22} {reason}" for (kind, reason), layers in groups.items()]
+
+
+def _ranges(layers: Iterable[int]) -> str:
+    """ "0–3, 7" of [0, 1, 2, 3, 7]; empty outside the layers; counted where there are many pieces."""
+    numbers = sorted(n for n in layers if n >= 0)
+    pieces: list[list[int]] = []
+    for n in numbers:
+        if pieces and pieces[-1][1] == n - 1:
+            pieces[-1][1] = n
+        else:
+            pieces.append([n, n])
+    if len(pieces) > 3:
+        return f"{len(numbers)} layers"
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in pieces)
+
+
+def _speed_line(name: str, decode: float, prefill: float, gpu_bytes: int) -> str:
+    return f"{name:54} {decode:8.1f} {prefill:8.0f} {gib(gpu_bytes):>9}"
+
+
+def _curve_lines(report: PlanReport) -> list[str]:
+    if not report.curve:
+        return []
+    best = max(speed for _, speed in report.curve)
+    lines = ["budget → decode tokens/s"]
+    for budget, speed in report.curve:
+        lines.append(f"{gib(budget):>9} {speed:7.1f} {'█' * round(30 * speed / best)}")
+    return lines
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------
+
+
+def as_json(report: PlanReport) -> dict[str, Any]:
+    """`predicted` is for this machine unless another is named."""
+    plan, speeds = report.plan, report.simulation.speeds
+    devices = Counter(placed.device for placed in plan.items)
+    return {
+        "model": report.shape.name,
+        "machine": report.hardware.label,
+        "source": report.hardware.source,
+        "simulated": report.what_if or plan.uses_gpu,
+        "context": report.work.context,
+        "depth": report.work.depth,
+        "budget": plan.gpu_budget,
+        "predicted": {"prefill": speeds.prefill, "decode": speeds.decode},
+        "hit_rate": speeds.hit_rate,
+        "memory": {"gpu": _memory(plan.gpu), "ram": _memory(plan.ram)},
+        "items": {"gpu": devices[Device.GPU], "cpu": devices[Device.CPU]},
+        "placement": [_placed(placed) for placed in plan.items],
+        "experts": [_experts(experts) for experts in plan.experts],
+        "rivals": [_rival(rival) for rival in report.rivals],
+        "curve": [{"budget": budget, "decode": speed} for budget, speed in report.curve],
+        "utilisation": report.simulation.utilisation(),
+        "notes": list(plan.notes),
+    }
+
+
+def _memory(use: MemoryUse) -> dict[str, int]:
+    return asdict(use) | {"total": use.total}
+
+
+def _placed(placed: Placed) -> dict[str, Any]:
+    return {
+        "item": placed.item.name,
+        "device": placed.device.value,
+        "bytes": placed.item.bytes,
+        "state": placed.state_bytes,
+        "reason": placed.reason,
+    }
+
+
+def _experts(placed: PlacedExperts) -> dict[str, Any]:
+    return {
+        "layer": placed.bank.layer,
+        "slots": placed.slots,
+        "experts": placed.bank.count,
+        "bytes": placed.bank.expert_bytes,
+        "reason": placed.reason,
+    }
+
+
+def _rival(rival: Rival) -> dict[str, Any]:
+    return {
+        "strategy": rival.strategy,
+        "setting": rival.setting,
+        "prefill": rival.speeds.prefill,
+        "decode": rival.speeds.decode,
+        "gpu_bytes": rival.gpu_bytes,
+    }

@@ -1,0 +1,157 @@
+"""Profiles: the catalogue's names and rates, what is stored and when it is measured again, and the probe itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.placement.hardware import catalogue, probe, store
+from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates
+from engine.telemetry.gpus import GPU, GPUReport
+
+GiB = 1 << 30
+NONE = GPUReport((), "", "No NVIDIA driver is installed.")
+
+
+def _card(name: str, gib: float, index: int = 0) -> GPU:
+    return GPU(index, name, int(gib * GiB), 0, (8, 9))
+
+
+@pytest.mark.parametrize("gpu", catalogue.gpus(), ids=lambda g: g.name)
+def test_every_gpu_has_a_source_and_plausible_rates(gpu: catalogue.CatalogueGPU) -> None:
+    assert gpu.source
+    assert 2 <= gpu.memory_gib <= 200 and 100 <= gpu.bandwidth_gb <= 8000
+    assert catalogue.find_gpu(gpu.name) is gpu
+    profile = catalogue.gpu_profile(gpu)
+    assert profile.kernels.rate("Q4_K", 512) > profile.kernels.rate("Q4_K", 1)
+
+
+@pytest.mark.parametrize("cpu", catalogue.cpus(), ids=lambda c: c.name)
+def test_every_cpu_has_a_source_and_plausible_rates(cpu: catalogue.CatalogueCPU) -> None:
+    assert cpu.source
+    assert 20 <= cpu.bandwidth_gb <= 700 and 2 <= cpu.cores <= 128
+    assert catalogue.find_cpu(cpu.name) is cpu
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("rtx4090", "RTX 4090"), ("4090", "RTX 4090"), ("RTX 3060 laptop", "RTX 3060 Laptop 6GB"), ("h200", "H200")],
+)
+def test_names_are_found_loosely(asked: str, found: str) -> None:
+    assert catalogue.find_gpu(asked).name == found
+
+
+def test_an_ambiguous_or_unknown_name_lists_what_is_close() -> None:
+    with pytest.raises(catalogue.UnknownDeviceError, match="RTX 3080 10GB, RTX 3080 12GB"):
+        catalogue.find_gpu("3080")
+    with pytest.raises(catalogue.UnknownDeviceError, match="Did you mean"):
+        catalogue.find_cpu("Ryzen 7 5805X")
+
+
+def test_rates_are_interpolated_between_batches() -> None:
+    rates = KernelRates({"*": ((1, 1e9), (64, 64e9)), "F16": ((1, 5e9),)})
+    assert rates.rate("Q4_K", 1) == 1e9
+    assert rates.rate("Q4_K", 8) == pytest.approx(8e9)
+    assert rates.rate("Q4_K", 4096) == 64e9
+    assert rates.rate("F16", 64) == 5e9
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------
+
+
+def _fake_measure(name: str, memory: int, threads: int, *rest: object) -> DeviceProfile:
+    return replace(catalogue.cpu_profile(catalogue.find_cpu("5800X"), memory), name=name, threads=threads)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Thread counts for which the probe was run."""
+    runs: list[int] = []
+
+    def measure(name: str, memory: int, threads: int, *rest: object) -> DeviceProfile:
+        runs.append(threads)
+        return _fake_measure(name, memory, threads)
+
+    monkeypatch.setattr(probe, "measure_cpu", measure)
+    monkeypatch.setattr(probe, "disk_read_bandwidth", lambda folder: 1e9)
+    return runs
+
+
+def test_a_machine_is_measured_once_and_again_on_request(tmp_path: Path, measured: list[int]) -> None:
+    first = store.this_machine(tmp_path, 2, gpus=NONE)
+    assert store.this_machine(tmp_path, 2, gpus=NONE) == first
+    assert measured == [2]
+    store.this_machine(tmp_path, 2, measure_again=True, gpus=NONE)
+    assert measured == [2, 2]
+
+
+def test_what_would_change_the_rates_leads_to_a_new_measurement(tmp_path: Path, measured: list[int]) -> None:
+    card = GPUReport((_card("NVIDIA GeForce RTX 4090", 23.99),), "570.1", "")
+    store.this_machine(tmp_path, 2, gpus=NONE)
+    store.this_machine(tmp_path, 1, gpus=NONE)
+    store.this_machine(tmp_path, 2, "scalar", gpus=NONE)
+    store.this_machine(tmp_path, 2, gpus=card)
+    store.this_machine(tmp_path, 2, gpus=replace(card, driver="580.2"))
+    assert len(measured) == 5
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"cpu": 3}', "\xff"])
+def test_a_damaged_profile_is_measured_again(content: str, tmp_path: Path, measured: list[int]) -> None:
+    kept = store.this_machine(tmp_path, 2, gpus=NONE)
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(content, "latin-1")
+    assert store.this_machine(tmp_path, 2, gpus=NONE) == kept
+    assert len(measured) == 2
+
+
+def test_of_two_gpus_the_larger_is_used_and_it_is_said(tmp_path: Path, measured: list[int]) -> None:
+    cards = GPUReport((_card("NVIDIA GeForce RTX 3060", 12), _card("NVIDIA GeForce RTX 4090", 24, 1)), "570.1", "")
+    made = store.this_machine(tmp_path, 2, gpus=cards)
+    assert made.gpu is not None and made.gpu.name == "NVIDIA GeForce RTX 4090"
+    assert "NVIDIA GeForce RTX 3060 stays idle" in made.notes[0]
+    assert made.source == "mixed"
+
+
+def test_dedicated_memory_is_what_the_driver_reports_not_what_the_catalogue_says() -> None:
+    card = GPUReport((_card("NVIDIA RTX A2000 12GB", 11.6),), "570.1", "")
+    made = store.with_gpu(HardwareProfile(_fake_measure("x", 64 * GiB, 2)), card)
+    assert made.gpu is not None and made.gpu.memory_bytes == int(11.6 * GiB)
+
+
+def test_an_unknown_card_is_left_out_with_a_note() -> None:
+    made = store.with_gpu(HardwareProfile(_fake_measure("x", GiB, 2)), GPUReport((_card("GeForce 9999", 64),), "", ""))
+    assert made.gpu is None and "not in the catalogue" in made.notes[0]
+
+
+def test_cards_without_a_memory_reading_are_passed_over() -> None:
+    mig = GPUReport((GPU(0, "NVIDIA H200", None, None, None),), "", "")
+    assert store.with_gpu(HardwareProfile(_fake_measure("x", GiB, 2)), mig).gpu is None
+
+
+# --- the probe --------------------------------------------------------------------------------------------------
+
+
+def test_the_probe_measures_every_type_and_reports_progress() -> None:
+    from kernels import _cpu
+
+    seen: list[float] = []
+    made = probe.measure_cpu("this", GiB, 1, progress=lambda fraction, stage: seen.append(fraction))
+    assert seen == sorted(seen) and seen[0] == 0 and seen[-1] == 1
+    names = {name for name, _, _ in _cpu.QUANT_TYPES.values()}
+    assert names | {"*", "attention"} == set(made.kernels.points)
+    assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and made.activation_bandwidth > 1e8
+    assert 0 < made.scattered_share <= 1
+    assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
+
+
+def test_bandwidth_is_measured_for_the_usual_thread_counts() -> None:
+    assert sorted(probe.bandwidth_per_threads(3)) == [1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system cannot forget cached pages")
+def test_disk_bandwidth(tmp_path: Path) -> None:
+    assert probe.disk_read_bandwidth(tmp_path) > 1e6
+    assert probe.disk_read_bandwidth(tmp_path / "missing") == 0.0

@@ -1,0 +1,104 @@
+"""`tessera plan`: sizes, tables, JSON, and errors fit to be shown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.errors import EngineError
+from engine.hub.names import RepoFile, fold
+from engine.hub.repository import RepositoryCard, RepositorySummary
+from engine.placement import report
+from engine.placement.budget import Budget, GiB, MiB
+from engine.placement.costs import Workload
+from engine.placement.hardware.catalogue import machine
+from engine.placement.shape_source import choose_model
+from tests.support.shapes import published_shape
+
+DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=64 * GiB)
+
+
+def _run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    return report.run(parser.parse_args(arguments))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("6GiB", 6 * GiB), ("6", 6 * GiB), ("512 MiB", 512 * MiB), ("24GB", 24 * 10**9), ("1.5gib", 3 * GiB // 2)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert report.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-3GiB", "3 TiBs"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        report.parse_size(text)
+
+
+def test_the_tables_of_a_mixture_of_experts() -> None:
+    shape = published_shape("qwen3-30b-a3b-q4_k_m")
+    text = report.as_text(report.plan_report(shape, DESKTOP, Workload(), Budget(6 * GiB), what_if=True))
+    for part in ("Qwen3 30B", "simulated", "router and shared experts", "--n-cpu-moe", "fetch on miss", "One GiB more"):
+        assert part in text
+    assert max(len(line) for line in text.splitlines()) < 160
+
+
+def test_json_says_what_the_table_says() -> None:
+    shape = published_shape("qwen3-14b-q4_k_m")
+    made = report.plan_report(shape, DESKTOP, Workload(), Budget(6 * GiB), what_if=True)
+    data = json.loads(json.dumps(report.as_json(made)))
+    assert data["predicted"]["decode"] == pytest.approx(made.plan.predicted.decode, rel=0.05)
+    assert data["predicted"]["prefill"] > 0
+    assert data["memory"]["gpu"]["total"] <= 6 * GiB
+    assert sum(p["bytes"] for p in data["placement"]) == shape.weight_bytes
+    assert data["simulated"] is True
+    assert [r["strategy"] for r in data["rivals"]] == ["llama.cpp", "per-operator knapsack"]
+    speeds = [point["decode"] for point in data["curve"]]
+    assert speeds == sorted(speeds)
+
+
+def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(str(starter_model), "--cpu", "5800x", "--gpu", "4090", "--budget", "2GiB", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["machine"] == "RTX 4090 + Ryzen 7 5800X"
+    assert data["items"] == {"gpu": 61, "cpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/nowhere/model.gguf"], "There is no file"),
+        (["MODEL", "--cpu", "Core i9-99999"], "Did you mean"),
+        (["MODEL", "--cpu", "5800X", "--gpu", "GTX 10"], "No GPU named"),
+        (["MODEL", "--cpu", "5800X", "--ram", "2GiB"], "are missing"),
+        (["MODEL", "--cpu", "5800X", "--context", "0"], "at least one token"),
+    ],
+)
+def test_errors_are_sentences(
+    arguments: list[str], said: str, starter_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [str(starter_model) if a == "MODEL" else a for a in arguments]
+    assert _run(*named) == 1
+    assert said in capsys.readouterr().err
+
+
+def _card(*names: str) -> RepositoryCard:
+    summary = RepositorySummary("o/r", 0, 0, None, False, False, "", (), None, "", None)
+    return RepositoryCard(summary, "main", fold([RepoFile(name, 100) for name in names]))
+
+
+def test_the_quantisation_asked_for_or_the_usual_one() -> None:
+    card = _card("m-Q2_K.gguf", "m-Q4_K_M.gguf", "m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf")
+    assert choose_model(card, "").quantization == "Q4_K_M"
+    assert choose_model(card, "q8_0").shards == 2
+    assert choose_model(_card("m-Q2_K.gguf"), "").quantization == "Q2_K"
+    with pytest.raises(EngineError, match="Q2_K, Q4_K_M, Q8_0"):
+        choose_model(card, "Q5_K_M")
+    with pytest.raises(EngineError, match="no GGUF model"):
+        choose_model(_card(), "")
