@@ -72,6 +72,8 @@ class AppContext(QObject):
         self.background.run_in_background(_warm_up)
         for problem in self.settings.problems:
             self.problems.show(Problem("settings", problem, serious=False))
+        if self.crash_handler.crashed_before:
+            self._tell_crash()
         self.garbage.freeze()
 
     def close(self) -> None:
@@ -94,6 +96,16 @@ class AppContext(QObject):
             elif isinstance(event, EngineStopped) and event.error is not None:
                 self.problems.show(Problem.from_info("engine", event.error))
         self.session.handle_all(events)
+
+    def _tell_crash(self) -> None:
+        self.problems.show(
+            Problem(
+                "crashed-before",
+                tr("Tessera crashed the last time."),
+                tr("What is known was written to {path}.", path=self.crash_handler.last_native_log),
+                tr("Your conversations are saved. Please report it together with that file."),
+            )
+        )
 
     def _store_failed(self, error: Exception) -> None:
         self.problems.show(Problem.from_exception("store", error))

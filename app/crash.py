@@ -28,6 +28,7 @@ class CrashHandler:
         self.log_file = folder / "tessera.log"
         self.native_log = folder / "native-crash.log"
         self.on_exception: Callable[[BaseException], None] | None = None
+        self.crashed_before = False  # the process before this one ended in a native crash
         self._native_file: IO[str] | None = None
         self._handler: logging.Handler | None = None
         self._reporting = threading.local()
@@ -41,12 +42,17 @@ class CrashHandler:
         log.addHandler(handler)
         log.setLevel(logging.INFO)
         self._handler = handler
-        if self.native_log.exists() and self.native_log.stat().st_size > LOG_BYTES:
-            self.native_log.replace(self.native_log.with_suffix(".log.1"))
+        self.crashed_before = self.native_log.exists() and self.native_log.stat().st_size > 0
+        if self.crashed_before:
+            self.native_log.replace(self.last_native_log)
         self._native_file = self.native_log.open("a", encoding="utf-8")
         faulthandler.enable(self._native_file, all_threads=True)
         sys.excepthook = self._exception
         threading.excepthook = self._thread_exception
+
+    @property
+    def last_native_log(self) -> Path:
+        return self.native_log.with_name("last-native-crash.log")
 
     def uninstall(self) -> None:
         sys.excepthook = sys.__excepthook__

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QByteArray, QUrl, Signal
-from PySide6.QtGui import QCloseEvent, QDesktopServices, QKeySequence, QPaintEvent, QShortcut
+from PySide6.QtCore import QByteArray, Qt, QUrl, Signal
+from PySide6.QtGui import QCloseEvent, QDesktopServices, QKeySequence, QPaintEvent, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QMainWindow, QSplitter, QStackedWidget, QWidget
 
 from app.chat.chat_page import ChatPage
@@ -23,6 +23,7 @@ from app.toast import Toast
 from app.translation import tr
 
 SIDEBAR_MINIMUM = 190
+NARROW = 680  # pixels; below, the sidebar makes room for the conversation
 
 
 class MainWindow(QMainWindow):
@@ -47,6 +48,7 @@ class MainWindow(QMainWindow):
         self._conversations = conversations
         self._models = models
         self._painted = False
+        self._was_narrow = False
         self._page_factories: dict[str, Callable[[], QWidget]] = {}
         self._pages: dict[str, QWidget] = {}
         self._list_model = ConversationListModel()
@@ -95,6 +97,8 @@ class MainWindow(QMainWindow):
         self._list_model.renamed.connect(conversations.rename)
         sidebar.new_requested.connect(self.new_conversation)
         sidebar.page_requested.connect(self.show_page)
+        sidebar.hide_requested.connect(lambda: self.show_sidebar(False))
+        self.chat_page.sidebar_button.clicked.connect(lambda: self.show_sidebar(True))
         sidebar.list.opened.connect(self._open)
         sidebar.list.delete_requested.connect(conversations.delete)
         self.chat_page.picker.folder_requested.connect(self._show_models_folder)
@@ -156,6 +160,24 @@ class MainWindow(QMainWindow):
         width = self._settings["sidebar_width"]
         self.splitter.setSizes([width, max(400, self.width() - width)])
 
+    def bring_to_front(self) -> None:
+        self.setWindowState((self.windowState() & ~Qt.WindowState.WindowMinimized) | Qt.WindowState.WindowActive)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+
+    def show_sidebar(self, shown: bool) -> None:
+        self.sidebar.setVisible(shown)
+        self.chat_page.sidebar_button.setVisible(not shown)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A window that becomes narrow gives the sidebar's room to the conversation, and back."""
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW
+        if narrow != self._was_narrow:
+            self._was_narrow = narrow
+            self.show_sidebar(not narrow)
+
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         if not self._painted:
@@ -164,7 +186,7 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._settings.set("window_geometry", bytes(self.saveGeometry().toBase64().data()).decode())
-        if self.sidebar.width() >= SIDEBAR_MINIMUM:
+        if self.sidebar.isVisible():
             self._settings.set("sidebar_width", self.sidebar.width())
         self.closing.emit()
         super().closeEvent(event)

@@ -13,6 +13,7 @@ from app.translation import tr
 
 class Sidebar(QFrame):
     new_requested = Signal()
+    hide_requested = Signal()
     page_requested = Signal(str)
 
     def __init__(self, theme: Theme, model: ConversationListModel, parent: QWidget | None = None) -> None:
@@ -36,6 +37,13 @@ class Sidebar(QFrame):
         head.addWidget(self.mark)
         head.addWidget(name)
         head.addStretch(1)
+        self.hide_button = QToolButton(self)
+        self.hide_button.setObjectName("quiet")
+        self.hide_button.setIconSize(QSize(18, 18))
+        self.hide_button.setToolTip(tr("Hide the sidebar"))
+        self.hide_button.setAccessibleName(tr("Hide the sidebar"))
+        self.hide_button.clicked.connect(self.hide_requested)
+        head.addWidget(self.hide_button)
         self._pages = QHBoxLayout()
         self._pages.setContentsMargins(2, 6, 2, 0)
         self._pages.setSpacing(4)
@@ -74,5 +82,6 @@ class Sidebar(QFrame):
         theme = self._theme
         self.mark.setPixmap(theme.icon("tessera").pixmap(QSize(24, 24), self.devicePixelRatioF()))
         self.new_button.setIcon(theme.icon("plus", "text"))
+        self.hide_button.setIcon(theme.icon("sidebar"))
         for button, icon in self._page_buttons.values():
             button.setIcon(theme.icon(icon, "muted"))

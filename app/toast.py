@@ -1,4 +1,4 @@
-"""A short remark at the window's lower edge, with one button: “Deleted. Undo”."""
+"""A short remark at the window's upper edge, with one button: “Deleted. Undo”."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 SHOWN_MS = 8000
+TOP = 56  # below the bar with the model
 
 
 class Toast(QFrame):
-    """One at a time; it keeps itself at the bottom of its parent."""
+    """One at a time; it keeps itself at the top of its parent."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -52,7 +53,7 @@ class Toast(QFrame):
 
     def _place(self) -> None:
         parent = self.parentWidget()
-        self.move((parent.width() - self.width()) // 2, parent.height() - self.height() - 110)
+        self.move((parent.width() - self.width()) // 2, TOP)
 
     def _clicked(self) -> None:
         self.hide()

@@ -97,7 +97,7 @@ def notes(message: Message) -> list[tuple[str, bool]]:
 
 
 def error_words(error: Mapping[str, Any]) -> str:
-    return "\n".join(str(error[part]) for part in ("cause", "done", "remedy") if error.get(part))
+    return str(error.get("cause", ""))
 
 
 def format_speed(speed: float) -> str:

@@ -41,6 +41,7 @@ class ChatPage(QWidget):
         self._models = models
         self._problems = problems
         self.picker = ModelPicker(theme, models, self)
+        self.sidebar_button = QToolButton(self)
         self.top_bar = QHBoxLayout()
         self.transcript = Transcript(theme, self)
         self.empty = EmptyPage(theme, models, self)
@@ -56,6 +57,12 @@ class ChatPage(QWidget):
         bar.setObjectName("topBar")
         bar.setLayout(self.top_bar)
         self.top_bar.setContentsMargins(14, 8, 14, 8)
+        self.sidebar_button.setObjectName("quiet")
+        self.sidebar_button.setIconSize(QSize(18, 18))
+        self.sidebar_button.setToolTip(tr("Show the sidebar"))
+        self.sidebar_button.setAccessibleName(tr("Show the sidebar"))
+        self.sidebar_button.hide()
+        self.top_bar.addWidget(self.sidebar_button)
         self.top_bar.addWidget(self.picker)
         self.top_bar.addStretch(1)
         self.loading = QProgressBar(self)
@@ -66,6 +73,7 @@ class ChatPage(QWidget):
         self.loading.setAccessibleName(tr("Loading the model"))
         self.hint = QLabel(self)
         self.hint.setObjectName("hint")
+        self.hint.setWordWrap(True)
         self.hint.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self.bottom = QWidget(self)
         bottom = QVBoxLayout(self.bottom)
@@ -211,6 +219,7 @@ class ChatPage(QWidget):
 
     def _apply_theme(self) -> None:
         self.to_bottom.setIcon(self._theme.icon("arrow-down", "text"))
+        self.sidebar_button.setIcon(self._theme.icon("sidebar"))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.transcript and event.type() == QEvent.Type.Resize:

@@ -17,6 +17,8 @@ from engine.messages import (
     TokenEvent,
 )
 
+MEASURABLE = 0.2  # seconds; a speed over less than that is noise
+
 _STATUS = {
     FinishReason.STOP: Status.COMPLETE,
     FinishReason.LENGTH: Status.COMPLETE,
@@ -46,7 +48,7 @@ class Generation:
         if self.first_token_at is None or self.last_token_at is None or self.tokens < 2:
             return 0.0
         seconds = self.last_token_at - self.first_token_at
-        return (self.tokens - 1) / seconds if seconds > 0 else 0.0
+        return (self.tokens - 1) / seconds if seconds >= MEASURABLE else 0.0
 
     def started(self, event: GenerationStarted, model: ModelInfo | None) -> None:
         self.prompt_tokens = event.prompt_tokens

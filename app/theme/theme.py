@@ -54,13 +54,13 @@ class Theme(QObject):
         return QColor(getattr(self.colors, name))
 
     def font(self, pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-        font = QFont([SANS, "Noto Sans", "Segoe UI", "Helvetica Neue", "sans-serif"])
+        font = QFont(SANS)  # other scripts come from the system, which knows better than any list
         font.setPixelSize(pixels)
         font.setWeight(weight)
         return font
 
     def mono(self, pixels: int) -> QFont:
-        font = QFont([MONO, "monospace"])
+        font = QFont(MONO)
         font.setPixelSize(pixels)
         font.setStyleHint(QFont.StyleHint.Monospace)
         font.setFixedPitch(True)

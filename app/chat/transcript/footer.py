@@ -48,7 +48,7 @@ class MessageFooter(QWidget):
         self.facts = ElidedLabel(self)
         self.facts.setObjectName("facts")
         self.facts.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self._layout.addSpacing(6)
+        self._layout.addSpacing(4)
         self._layout.addWidget(self.facts, 1)
         self.apply_theme()
         theme.changed.connect(self.apply_theme)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from app.chat.transcript.transcript import Transcript
 
 COPIED_MS = 1500
+BUTTON_INSET = 5  # so that the icons, not the buttons around them, line up with the text
 
 
 class Overlay:
@@ -50,7 +51,7 @@ class Overlay:
         for _, message, top in visible:
             footer = self._footers.get(message.message.id) or self._take(message)
             y = round(top + message.body_height)
-            footer.setGeometry(left, y, width, int(FOOTER_HEIGHT))
+            footer.setGeometry(left - BUTTON_INSET, y, width + 2 * BUTTON_INSET, int(FOOTER_HEIGHT))
             footer.show()
             if message.is_built:
                 self._place_code(message, top, left + width)

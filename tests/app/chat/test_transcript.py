@@ -82,7 +82,9 @@ def test_a_link_is_found_under_the_pointer(theme):
     assert view.link_at(QPointF(10, 8)) == "https://example.org/a"
 
 
-@pytest.mark.parametrize("code", ["a &lt; b &amp;&amp; c", "x\u00a0y\tz", "\U0001f642 = '𝒳'", "  lead\n\n\ntrail  "])
+@pytest.mark.parametrize(
+    "code", ["a &lt; b &amp;&amp; c", "x\u00a0y\tz", "\U0001f642 = '\U0001d4b3'", "  lead\n\n\ntrail  "]
+)
 def test_code_is_copied_exactly(theme, code):
     view = CodeView(TranscriptStyle.of(theme), code, "c", 0)
     view.layout(600)
@@ -165,7 +167,7 @@ def test_select_all_takes_every_message(transcript):
 def test_selecting_with_the_mouse_across_messages(transcript, qtbot):
     transcript.set_messages([message(0, "Question"), message(1, "Answer")])
     viewport = transcript.viewport()
-    (_, first, top), (_, second, below) = transcript.visible_messages()
+    (_, first, top), (_, _second, below) = transcript.visible_messages()
     start = QPoint(round(transcript.column_left() + first.views[0].origin.x()), round(top + 20))
     end = QPoint(round(transcript.column_left()) + 500, round(below + 10))
     qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -97,6 +99,6 @@ def check(tree: ConversationTree, alive: set[str]) -> None:
         assert sum(item.selected for item in versions) == 1
     path = tree.path()
     assert len({item.id for item in path}) == len(path)
-    for above, below in zip(path, path[1:], strict=False):
+    for above, below in itertools.pairwise(path):
         assert below.parent_id == above.id
     assert not path or not tree.children(path[-1].id)

@@ -1,0 +1,83 @@
+"""The declared table and its file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.settings.table import SETTINGS, Setting, SettingsTable
+from app.settings.values import Settings
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "settings.json"
+
+
+def test_names_are_unique_and_defaults_are_valid():
+    names = [setting.name for setting in SETTINGS] + [old for setting in SETTINGS for old in setting.renamed_from]
+    assert len(names) == len(set(names))
+    assert [setting.problem(setting.default) for setting in SETTINGS] == [""] * len(SETTINGS)
+    assert all(setting.help.endswith(".") and setting.title for setting in SETTINGS)
+
+
+def test_values_are_kept_and_told(path):
+    settings = Settings(path)
+    told = []
+    settings.on_change(lambda name, value: told.append((name, value)))
+    settings.set("threads", 3)
+    settings.set("threads", 3)
+    assert told == [("threads", 3)]
+    assert Settings(path)["threads"] == 3
+    assert json.loads(path.read_text()) == {"threads": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("threads", "four"),
+        ("threads", -1),
+        ("threads", True),
+        ("theme", "pink"),
+        ("font_size", 400),
+        ("font_size", 15.5),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(path, name, value):
+    settings = Settings(path)
+    before = settings[name]
+    with pytest.raises(ValueError, match=name):
+        settings.set(name, value)
+    assert settings[name] == before
+    path.write_text(json.dumps({name: value}))
+    read = Settings(path)
+    assert read[name] == before
+    assert name in read.problems[0]
+
+
+def test_unknown_keys_are_told_and_kept(path):
+    path.write_text(json.dumps({"future": [1], "threads": 2}))
+    settings = Settings(path)
+    assert len(settings.problems) == 1
+    assert "future" in settings.problems[0]
+    settings.set("threads", 4)
+    assert json.loads(path.read_text()) == {"future": [1], "threads": 4}
+
+
+def test_a_renamed_setting_keeps_its_value(path):
+    table = SettingsTable([Setting("workers", 0, "G", "Workers", "How many.", renamed_from=("threads", "cores"))])
+    path.write_text(json.dumps({"cores": 5}))
+    settings = Settings(path, table)
+    assert settings.problems == []
+    settings.set("workers", 6)
+    assert json.loads(path.read_text()) == {"workers": 6}
+
+
+@pytest.mark.parametrize("text", ["{ not json", "[1, 2]", "\x00\x01"])
+def test_a_damaged_file_is_set_aside(path, text):
+    path.write_text(text)
+    settings = Settings(path)
+    assert settings["threads"] == 0
+    assert len(settings.problems) == 1
+    assert path.with_suffix(".json.damaged").read_text() == text

@@ -1,0 +1,80 @@
+"""The real window on the real engine and the starter model: nothing in between is played."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from PySide6.QtCore import Qt
+
+from app.context import AppContext
+from app.crash import CrashHandler
+from app.environment import DataFolder
+from app.store.records import Status
+
+LOADING_MS = 60_000
+ANSWERING_MS = 120_000
+
+
+@pytest.fixture
+def context(qapp, qtbot, tmp_path, starter_model):
+    folder = DataFolder(tmp_path / "data")
+    folder.models.mkdir(parents=True)
+    try:
+        (folder.models / starter_model.name).hardlink_to(starter_model)
+    except OSError:  # another file system
+        shutil.copyfile(starter_model, folder.models / starter_model.name)
+    context = AppContext(qapp, folder, CrashHandler(folder.logs))
+    context.settings.set("threads", 2)
+    context.settings.set("context_length", 512)
+    context.window.show()
+    qtbot.waitUntil(lambda: context.models.info is not None, timeout=LOADING_MS)
+    yield context
+    context.close()
+    context.window.close()
+    context.window.deleteLater()
+
+
+def test_a_person_types_and_the_model_answers(context, qtbot):
+    info = context.models.info
+    assert (info.engine, info.architecture) == ("native", "llama")
+    page = context.window.chat_page
+    qtbot.keyClicks(page.composer.edit, "What is the capital of France? One word.")
+    qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(context.session.path()) == 2)
+    answer = context.session.path()[1]
+    # A small model may talk for long: the owner stops it once it has said something.
+    qtbot.waitUntil(lambda: len(answer.content) > 60 or answer.status is not Status.STREAMING, timeout=ANSWERING_MS)
+    if answer.status is Status.STREAMING:
+        qtbot.mouseClick(page.composer.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: answer.status is not Status.STREAMING, timeout=ANSWERING_MS)
+    assert answer.status in (Status.COMPLETE, Status.STOPPED)
+    assert answer.content.strip()
+    assert answer.details["engine"] == "native"
+    assert answer.details["prefill_speed"] > 0
+    assert answer.details["generated_tokens"] >= 1
+    assert "native engine" in page.transcript._overlay._footers[answer.id].facts.text()
+    stored = []
+    context.store.call(lambda store: store.messages(context.session.conversation_id), stored.extend)
+    qtbot.waitUntil(lambda: len(stored) == 2)
+    assert stored[1].content == answer.content
+
+
+def test_a_prompt_longer_than_the_context_asks_and_trims(context, qtbot):
+    session = context.session
+    session.send("word " * 900)
+    qtbot.waitUntil(lambda: bool(context.window.chat_page.problem_stack.cards), timeout=ANSWERING_MS)
+    problem = context.window.chat_page.problem_stack.cards[0].problem
+    assert "tokens" in problem.cause
+    assert [action.primary for action in problem.actions] == [True, False]
+    assert session.path()[0].content == "word " * 900
+
+
+def test_a_file_that_is_no_model_is_explained_and_the_old_model_stays(context, qtbot, tmp_path):
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"GGUF but not really")
+    before = context.models.info
+    context.models.load(bad)
+    qtbot.waitUntil(lambda: bool(context.window.chat_page.problem_stack.cards), timeout=LOADING_MS)
+    assert "bad.gguf" in context.window.chat_page.problem_stack.cards[0].problem.cause
+    assert context.models.info == before

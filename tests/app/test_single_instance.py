@@ -1,0 +1,30 @@
+"""A second start finds the first one."""
+
+from __future__ import annotations
+
+from app.environment import DataFolder
+from app.single_instance import SingleInstance
+
+
+def test_the_second_start_calls_the_first(qapp, qtbot, tmp_path):
+    folder = DataFolder(tmp_path)
+    first, second = SingleInstance(folder), SingleInstance(folder)
+    assert first.acquire()
+    calls = []
+    first.listen(lambda: calls.append(1))
+    assert not second.acquire()
+    assert second.call_the_first()
+    qtbot.waitUntil(lambda: calls == [1])
+    first.release()
+    assert second.acquire()
+    second.release()
+
+
+def test_another_data_folder_is_another_application(qapp, tmp_path):
+    first, second = SingleInstance(DataFolder(tmp_path / "a")), SingleInstance(DataFolder(tmp_path / "b"))
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    assert first.acquire()
+    assert second.acquire()
+    first.release()
+    second.release()

@@ -1,0 +1,185 @@
+"""`python -m tests.screenshots [FOLDER]`: every page in both themes, at 1x and 2x, as PNG files.
+
+Works without a display. The states are played by the scripted engine, so that two runs give the same pictures.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from PySide6.QtWidgets import QApplication, QStyleFactory, QWidget
+
+from app.context import AppContext
+from app.crash import CrashHandler
+from app.environment import DataFolder
+from app.none_guard import hold_singletons
+from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
+from tests.support.screenshot_texts import ANSWER, LONG_NAME, QUESTION, STREAMING, TITLES
+from tests.support.scripted_engine import ScriptedEngine, model_info, stats
+
+SCALES = (1, 2)
+
+
+class Stage:
+    """One application in one theme, brought from state to state."""
+
+    def __init__(self, application: QApplication, theme: str, language: str = "en") -> None:
+        self.application = application
+        self.data = DataFolder(Path(tempfile.mkdtemp(prefix="tessera-screenshots-")))
+        self.data.models.mkdir()
+        self.engine: ScriptedEngine | None = None
+        self.has_model = True
+        self.theme = theme
+        self.language = language
+        self.context: AppContext | None = None
+
+    def start(self, *, name: str = "SmolLM2 135M Instruct", size: tuple[int, int] = (1120, 780)) -> AppContext:
+        if self.context is not None:
+            self.stop()
+        path = self.data.models / "SmolLM2-135M-Instruct.Q4_1.gguf"
+        if self.has_model:
+            path.write_bytes(b"\0" * 98_362)
+        else:
+            path.unlink(missing_ok=True)
+
+        def factory(on_event: Callable) -> ScriptedEngine:
+            self.engine = ScriptedEngine(on_event)
+            self.engine.info = model_info(str(path), name)
+            self.engine.answer = ANSWER
+            return self.engine
+
+        context = AppContext(self.application, self.data, CrashHandler(self.data.logs), factory)
+        context.settings.set("theme", self.theme)
+        self.context = context
+        context.window.resize(*size)
+        context.window.show()
+        self.settle()
+        return context
+
+    def settle(self, seconds: float = 0.35) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.application.processEvents()
+            time.sleep(0.004)
+
+    def stop(self) -> None:
+        if self.context is not None:
+            self.context.close()
+            self.context.window.close()
+            self.context.window.deleteLater()
+            self.settle(0.05)
+            self.context = None
+
+    def fill_list(self) -> None:
+        assert self.context is not None
+        for number, title in enumerate(TITLES):
+            row = self.context.conversations.create(title)
+            row.updated_at -= 86_400 * (0, 0, 1, 3, 5, 12, 40)[number % 7]
+            self.context.conversations._put(row)
+
+
+def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
+    """Every state worth looking at, in order; each is grabbed as soon as it is yielded."""
+    context = stage.start()
+    window, session = context.window, context.session
+    yield "chat-empty", window
+    stage.fill_list()
+    session.send(QUESTION)
+    stage.settle()
+    window.chat_page.transcript.verticalScrollBar().setValue(0)
+    stage.settle(0.1)
+    yield "chat-answer", window
+    window.chat_page.transcript.scroll_to_bottom()
+    stage.settle(0.1)
+    yield "chat-answer-end", window
+    window.chat_page.picker.open_menu()
+    stage.settle(0.1)
+    yield "model-menu", _menu(window)
+    _menu(window).close()
+    assert stage.engine is not None
+    stage.engine.answer = None
+    window.chat_page.composer.set_text("One more thing, on several lines:\n\n- first\n- second")
+    session.send("And now count slowly, please.")
+    stage.settle(0.1)
+    request = stage.engine.requests()[-1]
+    stage.engine.emit(PrefillProgress(request.request_id, 512, 2048))
+    stage.settle(0.1)
+    yield "chat-reading", window
+    stage.engine.begin(request)
+    for word in STREAMING.split(" "):
+        stage.engine.emit(TokenEvent(request.request_id, word + " "))
+    stage.settle(0.2)
+    yield "chat-streaming", window
+    error = ErrorInfo(
+        "ContextOverflowError",
+        "The conversation needs 5210 tokens, and the context holds 4096.",
+        "Nothing was generated and nothing was removed.",
+        "Trim the oldest messages, choose a longer context, or shorten the prompt.",
+    )
+    stage.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, stats(40), error))
+    stage.settle(0.2)
+    yield "chat-error", window
+    window.show_page("preferences")
+    stage.settle(0.1)
+    yield "preferences", window
+    yield from _more_pages(stage)
+
+
+def _more_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
+    context = stage.start(name=LONG_NAME, size=(440, 560))
+    stage.fill_list()
+    context.session.send(QUESTION)
+    stage.settle()
+    yield "small-window", context.window
+    context = stage.start(name=LONG_NAME)
+    assert stage.engine is not None
+    stage.engine.emit(ModelLoading("/models/" + LONG_NAME.replace(" ", "-") + ".gguf", 0.42, "weights"))
+    stage.settle()
+    yield "loading-long-name", context.window
+    stage.has_model = False
+    context = stage.start()
+    context.conversations.delete(context.conversations.create("A conversation with a rather long title to delete").id)
+    context.window.chat_page.composer.set_text("Hello?")
+    context.window.chat_page._send("Hello?")
+    stage.settle()
+    yield "no-model", context.window
+    stage.stop()
+
+
+def _menu(window: QWidget) -> QWidget:
+    from PySide6.QtWidgets import QMenu
+
+    return next(menu for menu in window.findChildren(QMenu) if menu.isVisible())
+
+
+def take(folder: Path, scale: int, wanted: list[str]) -> None:
+    hold_singletons()
+    application = QApplication([])
+    application.setStyle(QStyleFactory.create("Fusion"))
+    for theme in ("light", "dark"):
+        for name, widget in pages(Stage(application, theme)):
+            if not wanted or name in wanted:
+                widget.grab().save(str(folder / f"{name}-{theme}-{scale}x.png"))
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    if len(sys.argv) > 3 and sys.argv[2] == "--scale":
+        take(folder, int(sys.argv[3]), sys.argv[4:])
+        return
+    for scale in SCALES:
+        variables = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "QT_SCALE_FACTOR": str(scale)}
+        command = [sys.executable, "-m", "tests.screenshots", str(folder), "--scale", str(scale), *sys.argv[2:]]
+        subprocess.run(command, env=variables, check=True)
+    print(f"{len(list(folder.glob('*.png')))} pictures in {folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Words for the screenshots: long, short, in several scripts, and with every kind of block."""
+
+from __future__ import annotations
+
+QUESTION = "What is a mosaic made of? Please show me an example in Python as well, and a table of materials."
+
+ANSWER = """Sure — here is a **short tour** of what a mosaic is made of, with `inline code` and a \
+[link](https://example.org).
+
+## Materials
+
+1. *Tesserae*: small cubes of stone or glass
+2. Mortar, which holds them
+   - fine sand
+   - lime
+3. Grout
+
+> A mosaic is a picture made of pieces that each stay what they are.
+
+```python
+def lay(tesserae: list[Tessera], rows: int = 12) -> Mosaic:
+    \"\"\"Set every piece in its place.\"\"\"
+    # the largest first
+    return Mosaic(sorted(tesserae, key=lambda t: t.area)[:rows])
+```
+
+| Material | Size | Price |
+|---|---:|---|
+| Glass | 10 mm | high |
+| Stone | 20 mm | low |
+
+It costs between $5 and $10. 你好 世界 🙂"""
+
+STREAMING = """Of course. I will count slowly, and say a word about every number.
+
+**One** is the first piece of a mosaic. **Two** makes a pair, and **three** the smallest triangle; from there on the \
+pattern begins to"""
+
+LONG_NAME = "Qwen3 Coder 480B A35B Instruct Abliterated Extended Context Preview 2507"
+
+TITLES = (
+    "Mosaic materials and how they are laid",
+    "Refactor the tokenizer tests",
+    "为什么天空是蓝色的",
+    "A much longer title that does not fit into the sidebar at all, whatever its width",
+    "Weekend in Ravenna",
+    "Explain KV cache paging",
+    "Recipe: focaccia",
+)
