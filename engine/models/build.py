@@ -8,6 +8,7 @@ logits = output(norm(x)), only for the rows that are asked for
 from __future__ import annotations
 
 from engine.errors import FormatError, UnsupportedError
+from engine.gguf import QuantType
 from engine.models.graph import (
     GLU,
     Add,
@@ -132,13 +133,24 @@ class _Builder:
         self._weights[name] = tensor
         return name
 
+    def vector(self, name: str, width: int) -> str:
+        """A norm's weights or a bias; all files keep them as F32, and the kernels read nothing else."""
+        self.weight(name, 1, width)
+        tensor = self._weights[name]
+        if tensor.type_id != QuantType.F32:
+            raise UnsupportedError(
+                f"{self.spec.path}: the tensor “{name}” is of type {tensor.type_name}, and must be F32.",
+                remedy="It may run on the compatibility engine.",
+            )
+        return name
+
     def embed(self, table: str, rows: int) -> str:
         out = self.value("embedding", self.spec.width)
         self.add_op(Embed(self.item, self.weight(table, rows, self.spec.width), out))
         return out
 
     def rms_norm(self, x: str, weight: str, out: str, group: int = 0) -> str:
-        self.weight(weight, 1, group or self._values[x])
+        self.vector(weight, group or self._values[x])
         self.value(out, self._values[x])
         self.add_op(RMSNorm(self.item, x, weight, out, self.spec.norm_epsilon, group))
         return out
@@ -150,7 +162,7 @@ class _Builder:
         for stem, (out, width) in projections.items():
             weights.append(self.weight(f"{stem}.weight", width, cols))
             bias = f"{stem}.bias"
-            biases.append(self.weight(bias, 1, width) if bias in self.spec.tensors else "")
+            biases.append(self.vector(bias, width) if bias in self.spec.tensors else "")
             outs.append(self.value(out, width))
         self.add_op(Linear(self.item, x, tuple(weights), tuple(biases), tuple(outs)))
         return tuple(outs)

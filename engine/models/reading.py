@@ -137,7 +137,7 @@ class _SpecReader:
                 remedy="It may run on the compatibility engine.",
             )
         factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 0.0)) or 1.0
-        return RopeSpec(
+        rope = RopeSpec(
             mode=self.family.rope_mode,
             dimensions=dimensions,
             base=keys.positive("rope.freq_base", 10000.0),
@@ -146,6 +146,10 @@ class _SpecReader:
             yarn=self._yarn() if scaling == "yarn" else None,
             factors=factors,
         )
+        with np.errstate(all="ignore"):
+            if not np.isfinite(rope.frequencies()).all():
+                raise self._broken(f"rope.freq_base {rope.base:g} and factor {factor:g} give frequencies without end")
+        return rope
 
     def _yarn(self) -> YarnSpec:
         keys = self.keys
