@@ -135,7 +135,7 @@ def _batch(tokens: int, depth: int = 0, block_tokens: int = 32) -> _cpu.Batch:
 
 def _tiny_op_seconds(pool: _cpu.ThreadPool, tier: str) -> float:
     """Fixed cost of an operation, from many that do next to nothing."""
-    program = _cpu.Program(tier)  # type: ignore[arg-type]
+    program = _cpu.Program(tier)
     x = program.value(64)
     weight = program.weight(int(QuantType.F32), 64, 64)
     program.bind_weight(weight, np.zeros(64 * 64, np.float32))
@@ -148,7 +148,7 @@ def _tiny_op_seconds(pool: _cpu.ThreadPool, tier: str) -> float:
 
 def _product_rate(quant_type: QuantType, tokens: int, pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
     """MAC/s of products whose weights stay in cache, packing of the activations included."""
-    program = _cpu.Program(tier)  # type: ignore[arg-type]
+    program = _cpu.Program(tier)
     x = program.value(_SIDE)
     weight = program.weight(int(quant_type), _SIDE, _SIDE)
     program.bind_weight(weight, np.zeros(quant_type.row_bytes(_SIDE) * _SIDE, np.uint8))
@@ -163,7 +163,7 @@ def _product_rate(quant_type: QuantType, tokens: int, pool: _cpu.ThreadPool, tie
 
 def _attention_rate(tokens: int, pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
     """MAC/s of scores and mixing over a cache of 16-bit floats that stays in cache."""
-    program = _cpu.Program(tier)  # type: ignore[arg-type]
+    program = _cpu.Program(tier)
     width, block = _HEADS * _HEAD_DIM, 32
     q, k, v = (program.value(width) for _ in range(3))
     layer = program.kv_layer(_HEADS, _HEAD_DIM, _HEAD_DIM, int(QuantType.F16), block)
@@ -183,7 +183,7 @@ def _attention_rate(tokens: int, pool: _cpu.ThreadPool, tier: str, op_seconds: f
 
 def _activation_bandwidth(pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
     """Bytes per second of element-wise work over a prefill's batch: two values read and one written."""
-    program = _cpu.Program(tier)  # type: ignore[arg-type]
+    program = _cpu.Program(tier)
     tokens, repeats = 256, 4
     a, b = program.value(_SIDE), program.value(_SIDE)
     for _ in range(repeats):
@@ -197,7 +197,7 @@ def _activation_bandwidth(pool: _cpu.ThreadPool, tier: str, op_seconds: float) -
 
 def _expert_bandwidth(pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
     """Bytes per second that one token's experts are read with, scattered over a bank larger than the caches."""
-    program = _cpu.Program(tier)  # type: ignore[arg-type]
+    program = _cpu.Program(tier)
     x = program.value(_SIDE)
     ids, mix = program.value(_USED, True), program.value(_USED)
     shapes = [(_EXPERT_ROWS, _SIDE), (_EXPERT_ROWS, _SIDE), (_SIDE, _EXPERT_ROWS)]

@@ -1,0 +1,82 @@
+"""Would this model run here, and how fast? The pill of the library, from the header alone, through the planner."""
+
+from __future__ import annotations
+
+from engine.hub.fit import Fit, FitKind
+from engine.placement.budget import Budget, GiB, recommended_budget
+from engine.placement.costs import Workload
+from engine.placement.explain import gib
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.items import Device
+from engine.placement.plan import ModelDoesNotFitError, PlacementPlan
+from engine.placement.planner import Planner
+from engine.placement.shape import ModelShape
+
+CONTEXT = 8192
+# KV cache and scratch per byte of weights when a header says too little: from none to that of a small dense model with
+# full attention at CONTEXT tokens.
+_UNKNOWN_SHARE = 0.25
+
+
+def fit(
+    shape: ModelShape,
+    hardware: HardwareProfile,
+    context: int | None = None,
+    budget: Budget | None = None,
+    freed_by_unloading: int = 0,
+) -> Fit:
+    """The verdict for a context (default: CONTEXT, or what the model was trained for, if less).
+
+    `budget`: what may be used now. `freed_by_unloading`: GPU bytes that the model that runs now would give back; they
+    are offered, not counted.
+    """
+    tokens = context or min(CONTEXT, shape.context_length)
+    depth = min(tokens, 2048)
+    work = Workload(context=tokens, prompt=depth, depth=depth)
+    allowed = budget or recommended_budget(hardware)
+    planner = Planner(shape, hardware, work)
+    try:
+        plan = planner.plan(allowed)
+    except ModelDoesNotFitError as error:
+        missing = -(-error.shortfall // GiB)
+        needed = shape.weight_bytes + shape.state_bytes(tokens)
+        return Fit(FitKind.SHORT, f"Needs {missing} GiB more RAM", f"{error.cause} {error.remedy}", needed)
+    return _verdict(plan, planner, tokens, freed_by_unloading, allowed)
+
+
+def _verdict(plan: PlacementPlan, planner: Planner, tokens: int, freed: int, allowed: Budget) -> Fit:
+    speed = plan.predicted.decode
+    kind, label = _kind(plan), "Runs on the GPU"
+    if kind is not FitKind.GPU:
+        label = f"{'GPU + RAM' if kind is FitKind.SPLIT else 'Runs in RAM'}: ~{speed:.0f} tok/s predicted"
+    state = plan.gpu.state + plan.ram.state
+    parts = [f"{gib(planner.shape.weight_bytes)} of weights and {gib(state)} of cache for {tokens} tokens."]
+    if plan.uses_gpu:
+        parts.append(f"{gib(plan.gpu.total)} on the GPU, {gib(plan.ram.total)} in RAM.")
+    source = "measured here" if planner.hardware.source == "measured" else "partly from datasheets"
+    parts.append(f"About {speed:.1f} tokens/s are predicted from rates {source}.")
+    if freed and kind is not FitKind.GPU:
+        more = planner.plan(Budget(allowed.gpu_bytes + freed, allowed.ram_bytes)).predicted.decode
+        parts.append(f"Unloading the model that runs now would make that {more:.1f}.")
+    return Fit(kind, label, " ".join(parts), plan.gpu.total + plan.ram.total, speed)
+
+
+def _kind(plan: PlacementPlan) -> FitKind:
+    if not plan.uses_gpu:
+        return FitKind.RAM
+    everything = all(p.device is Device.GPU for p in plan.items[1:])
+    if everything and all(e.slots == e.bank.count for e in plan.experts):
+        return FitKind.GPU
+    return FitKind.SPLIT
+
+
+def fit_unknown(file_bytes: int, hardware: HardwareProfile, reason: str) -> Fit:
+    """Where the header says too little for a plan: a range, with the reason."""
+    most = int(file_bytes * (1 + _UNKNOWN_SHARE)) + GiB
+    room = hardware.cpu.memory_bytes - 2 * GiB + recommended_budget(hardware).gpu_bytes
+    between = f"between {gib(file_bytes)} and {gib(most)}"
+    if file_bytes > room:
+        missing = -(-(file_bytes - room) // GiB)
+        return Fit(FitKind.SHORT, f"Needs {missing} GiB more RAM", f"It takes {between}: {reason}", most, None, False)
+    label = f"Takes {file_bytes / GiB:.0f}–{most / GiB:.0f} GiB"
+    return Fit(FitKind.RAM, label, f"It takes {between}: {reason}", most, None, False)
