@@ -1,14 +1,14 @@
 """Parses the header of one GGUF file: version, metadata entries, tensor infos. Source: the GGUF specification.
 
-The header is read with pread into memory, never through a mapping, so that a file that shrinks meanwhile is an error
+The header is read into memory, never through a mapping, so that a file that shrinks meanwhile is an error
 and not a signal. Nothing is believed before it was checked against the file's size: counts and lengths are bounded
 by the bytes that remain, so memory stays within a few times the header's size. Arrays are skipped, not decoded.
 """
 
 from __future__ import annotations
 
+import io
 import math
-import os
 import struct
 from dataclasses import dataclass
 
@@ -84,11 +84,13 @@ class _Cursor:
         wanted = min(self.file_bytes, MAX_HEADER_BYTES, max(end, 2 * have, _FIRST_READ))
         grown = np.empty(wanted, np.uint8).data  # not zeroed first: that costs as much as reading
         grown[:have] = self.buffer
-        while have < wanted:
-            count = os.preadv(self.fd, [grown[have:]], have)
-            if not count:
-                raise FileError(f"{display_name(self.path)} became shorter while it was read.")
-            have += count
+        with io.FileIO(self.fd, closefd=False) as file:
+            file.seek(have)
+            while have < wanted:
+                count = file.readinto(grown[have:])
+                if not count:
+                    raise FileError(f"{display_name(self.path)} became shorter while it was read.")
+                have += count
         self.buffer = grown
 
     def unpack(self, layout: struct.Struct, what: str) -> tuple[int, ...]:

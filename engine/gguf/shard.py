@@ -1,6 +1,6 @@
 """One file of a model: opened, its header checked, its data mapped when first read.
 
-The header is read with pread. The data is mapped, because a model may be larger than memory; should the file be cut
+The header is read into memory. The data is mapped, because a model may be larger than memory; should the file be cut
 off or its disk fail while it is mapped, the guarded mapping (kernels) turns the unreadable pages into zeros instead of
 ending the process, and `check_unchanged` says so. Whoever computed from the data asks it before using the results.
 """
@@ -49,7 +49,8 @@ class Shard:
 
     def bytes_at(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset`, read and not mapped."""
-        return os.pread(self._fd, count, offset)
+        os.lseek(self._fd, offset, os.SEEK_SET)
+        return os.read(self._fd, count)
 
     def check_unchanged(self) -> None:
         """FileChangedError if the file is not what it was when it was opened. Takes about a microsecond."""
