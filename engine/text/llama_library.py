@@ -30,7 +30,7 @@ _CONTINUED = 5
 def llama() -> Any:
     """The ctypes module `llama_cpp.llama_cpp`, with the library initialised and its log routed."""
     module = _import_declarations()
-    module.llama_log_set(_log_callback(module), ctypes.c_void_p(0))
+    _route_log(module)
     module.llama_backend_init()
     return module
 
@@ -92,8 +92,13 @@ def _log_callback(module: Any) -> Any:
     return module.llama_log_callback(_router.receive)
 
 
+def _route_log(module: Any) -> None:
+    module.llama_log_set(_log_callback(module), ctypes.c_void_p(0))
+
+
 @contextlib.contextmanager
 def collected_errors() -> Iterator[deque[str]]:
     """Within the block, error lines that llama.cpp logs gather in the value (at most the last eight)."""
+    _route_log(llama())  # another user of the library in this process may have taken the log
     _router.errors.clear()
     yield _router.errors

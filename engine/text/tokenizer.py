@@ -12,9 +12,9 @@ from itertools import compress, repeat
 from pathlib import Path
 from typing import Any
 
-from engine.errors import EngineError, FileError, FormatError, UnsupportedError
+from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.text.llama_library import collected_errors, llama
-from engine.text.vocabulary_check import check_vocabulary
+from engine.text.long_runs import with_stack_for
 
 _NO_TOKEN = -1
 _TYPE_BPE = 2  # llama_vocab_type in llama.h
@@ -53,11 +53,15 @@ class Tokenizer:
         With `check`, a child process has loaded the same vocabulary first (once per file hash), because llama.cpp
         aborts its process on some files. Raises FileError, FormatError or UnsupportedError.
         """
-        if not Path(path).is_file():
-            raise FileError(f"{path} is not there.", remedy="Choose another model, or download it again.")
+        # Imported here, because the child that checks a vocabulary starts twice as fast without them.
+        from engine.gguf import GGUFFile
+        from engine.text.vocabulary_check import check_vocabulary
+
+        with GGUFFile.open(path) as gguf:
+            first = gguf.path  # of a split set, the file with the vocabulary
         if check:
-            check_vocabulary(path)
-        return cls(load_vocabulary(path), path)
+            check_vocabulary(first)
+        return cls(load_vocabulary(first), first)
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of `text`.
@@ -65,7 +69,8 @@ class Tokenizer:
         `add_special`: with BOS (and EOS, SEP) where the file asks for them; a leading BOS is never doubled.
         `parse_special`: text such as "<|im_end|>" becomes its control token.
         """
-        tokens = self._tokenize(text.encode("utf-8", "replace"), parse_special, add_special and self._can_add())
+        data = text.encode("utf-8", "replace")
+        tokens = with_stack_for(text, lambda: self._tokenize(data, parse_special, add_special and self._can_add()))
         if add_special and self.add_bos and tokens[:2] == [self.bos_id, self.bos_id]:
             return tokens[1:]
         return tokens
@@ -164,7 +169,8 @@ class Tokenizer:
         return tuple(pointer[i] for i in range(count.value))
 
     def _read_warnings(self) -> tuple[str, ...]:
-        if llama().llama_vocab_type(self.vocab) != _TYPE_BPE:
+        is_gpt2 = self.metadata("tokenizer.ggml.model") == "gpt2"  # other kinds imply their pre-tokenizer
+        if not is_gpt2 or llama().llama_vocab_type(self.vocab) != _TYPE_BPE:
             return ()
         pre = self.metadata("tokenizer.ggml.pre")
         if pre not in (None, "", "default"):

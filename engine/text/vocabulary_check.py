@@ -1,7 +1,6 @@
 """A vocabulary's first load happens in a child process, because llama.cpp aborts its process on some files.
 
-The result is remembered per file hash and llama-cpp-python version, so that a known file costs only the hash.
-Run as `python -m engine.text.vocabulary_check PATH`: exits 0, or writes one JSON line that names what is wrong.
+The result is remembered per header hash and llama-cpp-python version, so that a known file costs only the hash.
 """
 
 from __future__ import annotations
@@ -17,16 +16,17 @@ import tempfile
 from pathlib import Path
 
 import engine.errors
-from engine.errors import EngineError, FileError, FormatError
+from engine.errors import FormatError
+from engine.gguf.shard import Shard
 from engine.hub.folders import cache_folder
 from engine.text.llama_library import library_version
+from engine.text.vocabulary_child import error_as_dict
 
 _CHECK_VERSION = 1  # raise when the child checks more than before
 _TIMEOUT_SECONDS = 120.0
-_HASHED_BYTES = 32 << 20  # of the file's start: the header with the vocabulary, and its size stands for the rest
 
 
-def check_vocabulary(path: str | Path, *, folder: Path | None = None) -> None:
+def check_vocabulary(path: Path, *, folder: Path | None = None) -> None:
     """Return when `path`'s vocabulary loads without harm; raise what the child found otherwise.
 
     `folder` keeps the remembered results (default: in the user's cache folder).
@@ -41,19 +41,15 @@ def check_vocabulary(path: str | Path, *, folder: Path | None = None) -> None:
         raise kind(error["cause"], done=error["done"], remedy=error["remedy"])
 
 
-def _fingerprint(path: str | Path) -> str:
+def _fingerprint(path: Path) -> str:
+    """A hash of the header, which is all that a vocabulary load reads. The name counts: messages hold it."""
+    shard = Shard(path)
     try:
-        with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            seed = f"{_CHECK_VERSION} {library_version()} {size} {Path(path).name}"
-            digest = hashlib.blake2b(seed.encode("utf-8", "surrogateescape"), digest_size=20)
-            left = _HASHED_BYTES
-            while left > 0 and (chunk := file.read(min(left, 1 << 20))):
-                digest.update(chunk)
-                left -= len(chunk)
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from error
-    return digest.hexdigest()
+        header = shard.bytes_at(0, shard.header.data_offset)
+    finally:
+        shard.close()
+    seed = f"{_CHECK_VERSION} {library_version()} {path.name}\n"
+    return hashlib.blake2b(seed.encode("utf-8", "surrogateescape") + header, digest_size=20).hexdigest()
 
 
 def _remembered(record: Path) -> dict[str, str] | None:
@@ -75,14 +71,14 @@ def _remember(record: Path, error: dict[str, str]) -> None:
         Path(file.name).replace(record)
 
 
-def _run_child(path: str | Path) -> dict[str, str]:
-    command = [sys.executable, "-P", "-m", __name__, os.fspath(path)]
+def _run_child(path: Path) -> dict[str, str]:
+    command = [sys.executable, "-P", "-m", "engine.text.vocabulary_child", os.fspath(path)]
     try:
         child = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return _as_dict(_died(path, f"it did not finish in {_TIMEOUT_SECONDS:.0f} s", ""))
+        return error_as_dict(_died(path, f"it did not finish in {_TIMEOUT_SECONDS:.0f} s", ""))
     if child.returncode == 0:
         return {}
     if child.returncode == 1 and child.stdout.startswith(b"{"):
@@ -92,42 +88,14 @@ def _run_child(path: str | Path) -> dict[str, str]:
     if child.returncode < 0:
         with contextlib.suppress(ValueError):
             cause = signal.Signals(-child.returncode).name
-    return _as_dict(_died(path, cause, child.stderr.decode("utf-8", "replace")))
+    return error_as_dict(_died(path, cause, child.stderr.decode("utf-8", "replace")))
 
 
-def _died(path: str | Path, cause: str, output: str) -> FormatError:
+def _died(path: Path, cause: str, output: str) -> FormatError:
     failed = [line.strip() for line in output.splitlines() if "GGML_ASSERT" in line or "error" in line.lower()]
     detail = f"; {failed[0][-200:]}" if failed else ""
     return FormatError(
-        f"llama.cpp cannot load the vocabulary of {Path(path).name} ({cause}{detail}).",
+        f"llama.cpp cannot load the vocabulary of {path.name} ({cause}{detail}).",
         done="It was tried in a process of its own, so nothing else was affected.",
         remedy="Download the file again, or choose another conversion of this model.",
     )
-
-
-def _as_dict(error: EngineError) -> dict[str, str]:
-    return {"kind": type(error).__name__, "cause": error.cause, "done": error.done, "remedy": error.remedy}
-
-
-def _exercise(path: str) -> None:
-    """Everything that the app will ask of the vocabulary, once."""
-    from engine.text.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.load(path, check=False)
-    text = "Hello, wörld! 12345\n\n\tif (x >= 1) { y = '漢字 🙂'; }  <|im_end|></s>"
-    for add_special in (True, False):
-        for parse_special in (True, False):
-            tokenizer.encode(text, add_special=add_special, parse_special=parse_special)
-
-
-def main(path: str) -> int:
-    try:
-        _exercise(path)
-    except EngineError as error:
-        print(json.dumps(_as_dict(error)))
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
+from dataclasses import replace
 
 from engine import errors
 from engine.errors import BackendCrashedError, EngineError
+from engine.gguf import GGUFFile
 from engine.messages import (
     Abort,
     ErrorInfo,
@@ -26,6 +28,7 @@ from engine.messages import (
     ModelLoadFailed,
     ModelLoading,
 )
+from engine.models.quantization import quantization_name
 
 from .process import ChildProcess
 
@@ -50,8 +53,11 @@ class CompatibilityBackend:
     @classmethod
     def load(cls, path: str, options: LoadOptions, emit: Emit, progress: Progress) -> CompatibilityBackend:
         """Starts a child and loads `path` in it. Raises what the child reports, or BackendCrashedError."""
-        command = LoadModel(path, options)
+        with GGUFFile.open(path) as gguf:  # refuses what is broken before a process is started for it
+            command = LoadModel(str(gguf.path), options)
+            file_bytes, quantization = gguf.file_bytes, quantization_name(gguf)
         child, info = _start(command, progress)
+        info = replace(info, path=path, file_bytes=file_bytes, quantization=quantization)
         return cls(child, info, command, emit)
 
     @property
@@ -66,7 +72,7 @@ class CompatibilityBackend:
         """Begins an answer, in a new child where the old one has died. `arrived` is measured by the child."""
         if not self._child.is_alive:
             self._child.end()
-            self._child, self.info = _start(self._load, lambda _fraction, _stage: None)
+            self._child, _ = _start(self._load, lambda _fraction, _stage: None)
         self._open[request.request_id] = None
         self._child.send(Generate(request))
 

@@ -88,9 +88,9 @@ class CompatibilityModel:
             name=meta("general.name") or Path(self.path).stem,
             architecture=meta("general.architecture") or "unknown",
             engine="compatibility",
-            quantization=_quantization(lib.llama_ftype_name(lib.llama_model_ftype(self._model))),
+            quantization="",  # these two are the parent's, who has read the header
             parameters=lib.llama_model_n_params(self._model),
-            file_bytes=lib.llama_model_size(self._model),
+            file_bytes=0,
             context_length=self.context_length,
             trained_context_length=lib.llama_model_n_ctx_train(self._model),
             isa_tier="",
@@ -158,11 +158,3 @@ def _expect_decoder(model: Any, path: str) -> None:
             f"{Path(path).name} is no text generation model (it has an encoder, or no decoder).",
             remedy="Choose a chat or completion model.",
         )
-
-
-def _quantization(name: bytes | None) -> str:
-    """llama.cpp's "Q4_K - Medium" as the "Q4_K_M" of file names."""
-    text = (name or b"").decode().removeprefix("(guessed) ")
-    for word, letter in ((" - Small", "_S"), (" - Medium", "_M"), (" - Large", "_L")):
-        text = text.replace(word, letter)
-    return text
