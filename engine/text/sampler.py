@@ -175,4 +175,5 @@ def _expect_valid(params: SamplingParams) -> None:
             raise EngineError(
                 f"Sampler setting {name} is {value}; it must lie between {low} and {high}.",
                 done="Nothing was generated.",
+                remedy="Change that setting.",
             )

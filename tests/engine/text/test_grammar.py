@@ -1,0 +1,105 @@
+"""Grammars bind every token, and one that cannot be used is refused instead of ignored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from engine.messages import SamplingParams
+from engine.text.grammar import GrammarError
+from engine.text.sampler import Sampler
+from engine.text.tokenizer import Tokenizer
+from tests.support.gguf_writer import GGUFBuilder
+from tests.support.vocabularies import byte_characters
+
+JSON = r"""
+root   ::= "{" pair ("," pair){0,3} "}"
+pair   ::= string ":" value
+value  ::= string | number | "true" | "null" | "[" (number ("," number){0,2})? "]"
+string ::= "\"" [a-zA-Zäöü 🙂]{0,8} "\""
+number ::= "-"? ("0" | [1-9] [0-9]{0,3}) ("." [0-9]{1,3})?
+"""
+
+
+def answer(tokenizer: Tokenizer, params: SamplingParams, seed: int, limit: int = 300) -> str:
+    """Text from random logits until a stop token."""
+    rng, sampler, tokens = np.random.default_rng(seed), Sampler(params, tokenizer), []
+    for _ in range(limit):
+        token = sampler.sample((rng.standard_normal(tokenizer.n_vocab) * 3).astype(np.float32))
+        if token in tokenizer.stop_ids:
+            return tokenizer.decode(tokens)
+        tokens.append(token)
+    raise AssertionError(f"no end after {limit} tokens: {tokenizer.decode(tokens)}")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_json_parses(starter_tokenizer: Tokenizer, temperature: float, seed: int) -> None:
+    params = SamplingParams(temperature=temperature, grammar=JSON, seed=seed)
+    assert isinstance(json.loads(answer(starter_tokenizer, params, seed)), dict)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_json_parses_byte_by_byte(byte_tokenizer: Tokenizer, seed: int) -> None:
+    """Characters of several bytes are followed through their tokens."""
+    params = SamplingParams(temperature=1.0, top_k=0, grammar=JSON, seed=seed)
+    assert isinstance(json.loads(answer(byte_tokenizer, params, seed)), dict)
+
+
+def test_a_fixed_text(starter_tokenizer: Tokenizer) -> None:
+    params = SamplingParams(temperature=0.0, grammar='root ::= "漢字 🙂!"')
+    assert answer(starter_tokenizer, params, seed=0) == "漢字 🙂!"
+
+
+def test_a_choice_follows_the_logits(starter_tokenizer: Tokenizer) -> None:
+    yes, no = starter_tokenizer.encode("yes"), starter_tokenizer.encode("no")
+    sampler = Sampler(SamplingParams(temperature=0.0, grammar='root ::= "yes" | "no"'), starter_tokenizer)
+    logits = np.zeros(starter_tokenizer.n_vocab, np.float32)
+    logits[5], logits[no[0]], logits[yes[0]] = 10.0, 3.0, 2.0  # the best token is not allowed
+    assert sampler.sample(logits) == no[0]
+
+
+def test_with_penalties_and_cut_off_stages(starter_tokenizer: Tokenizer) -> None:
+    params = SamplingParams(grammar="root ::= [a-z]{20}", top_k=3, top_p=0.1, repetition_penalty=1.5, seed=3)
+    assert re.fullmatch("[a-z]{20}", answer(starter_tokenizer, params, seed=1))
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        "  # only a comment",
+        "root = [a-z]",
+        'root ::= "a',
+        "root ::= [a-z",
+        "root ::= undefined",
+        'start ::= "a"',  # no root
+        'root ::= root "a" | "b"',  # left recursion
+        'root ::= "a"\0',
+        "root ::= " + "(" * 5000 + '"a"' + ")" * 5000,
+        "\n".join(f'r{i} ::= r{i + 1} "a"' for i in range(20_000)) + '\nroot ::= r0\nr20000 ::= "b"',
+        "}{",
+        "{}",
+    ],
+)
+def test_unusable_grammars_are_refused(starter_tokenizer: Tokenizer, grammar: str) -> None:
+    with pytest.raises(GrammarError, match="grammar cannot be used") as caught:
+        Sampler(SamplingParams(grammar=grammar), starter_tokenizer)
+    assert caught.value.done
+
+
+def test_a_grammar_without_way_out(load: Callable[[GGUFBuilder], Tokenizer]) -> None:
+    """A vocabulary that cannot spell what is asked for, and has no token to end with: an error, no free text."""
+    builder = GGUFBuilder("llama").add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "gpt-2")
+    builder.add("tokenizer.ggml.tokens", [byte_characters()[ord(c)] for c in "abcd"])
+    builder.add("tokenizer.ggml.merges", ["a b"])
+    tokenizer = load(builder)
+    assert not tokenizer.stop_ids
+    sampler = Sampler(SamplingParams(temperature=0.0, grammar='root ::= "ax"'), tokenizer)
+    logits = np.zeros(4, np.float32)
+    assert tokenizer.decode([sampler.sample(logits)]) == "a"
+    with pytest.raises(GrammarError, match="no further token"):
+        sampler.sample(logits)

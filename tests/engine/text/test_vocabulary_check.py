@@ -1,0 +1,96 @@
+"""The first load of a vocabulary happens where an abort does no harm, and only once per file."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import FormatError, UnsupportedError
+from engine.text import vocabulary_check
+from engine.text.tokenizer import Tokenizer
+from engine.text.vocabulary_check import check_vocabulary
+from tests.support.vocabularies import CONTROL, bpe_vocabulary, spm_vocabulary
+
+
+class CountingRun:
+    """subprocess.run, and how often it was called."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._run = subprocess.run
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.calls += 1
+        return self._run(*args, **options)
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> CountingRun:
+    counting = CountingRun()
+    monkeypatch.setattr(vocabulary_check.subprocess, "run", counting)
+    return counting
+
+
+def aborting(folder: Path) -> Path:
+    """llama.cpp asserts that no token occurs twice, and ends its process where one does."""
+    return spm_vocabulary([("<|twice|>", CONTROL), ("<|twice|>", CONTROL)]).write(folder / "twice.gguf")
+
+
+def test_a_sound_file_is_checked_once(tmp_path: Path, children: CountingRun) -> None:
+    path, cache = spm_vocabulary().write(tmp_path / "sound.gguf"), tmp_path / "cache"
+    check_vocabulary(path, folder=cache)
+    check_vocabulary(path, folder=cache)
+    assert children.calls == 1
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_an_abort_is_an_error_and_is_remembered(tmp_path: Path, children: CountingRun) -> None:
+    path, cache = aborting(tmp_path), tmp_path / "cache"
+    for _ in range(2):
+        with pytest.raises(FormatError, match=r"twice\.gguf \(SIGABRT; .*GGML_ASSERT") as caught:
+            check_vocabulary(path, folder=cache)
+        assert caught.value.remedy
+    assert children.calls == 1
+
+
+def test_loading_goes_through_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary_check, "cache_folder", lambda: tmp_path / "cache")
+    with pytest.raises(FormatError, match="SIGABRT"):
+        Tokenizer.load(aborting(tmp_path))
+    good = Tokenizer.load(spm_vocabulary().write(tmp_path / "sound.gguf"))
+    assert good.encode("Hello")
+
+
+def test_errors_keep_their_kind(tmp_path: Path) -> None:
+    path = bpe_vocabulary(pre="from-the-future").write(tmp_path / "new.gguf")
+    with pytest.raises(UnsupportedError, match="from-the-future"):
+        check_vocabulary(path, folder=tmp_path / "cache")
+
+
+def test_a_changed_file_is_checked_again(tmp_path: Path, children: CountingRun) -> None:
+    cache = tmp_path / "cache"
+    check_vocabulary(spm_vocabulary().write(tmp_path / "a.gguf"), folder=cache)
+    check_vocabulary(spm_vocabulary(add_bos_token=True).write(tmp_path / "a.gguf"), folder=cache)
+    assert children.calls == 2
+
+
+@pytest.mark.parametrize("damage", ["", "[]", '{"kind": 1}', "\0"])
+def test_a_damaged_record_is_replaced(tmp_path: Path, children: CountingRun, damage: str) -> None:
+    path, cache = spm_vocabulary().write(tmp_path / "a.gguf"), tmp_path / "cache"
+    check_vocabulary(path, folder=cache)
+    (record,) = cache.iterdir()
+    record.write_text(damage)
+    check_vocabulary(path, folder=cache)
+    check_vocabulary(path, folder=cache)
+    assert children.calls == 2
+
+
+def test_no_place_to_remember(tmp_path: Path, children: CountingRun) -> None:
+    path = spm_vocabulary().write(tmp_path / "a.gguf")
+    (tmp_path / "file").write_text("in the way")
+    for _ in range(2):
+        check_vocabulary(path, folder=tmp_path / "file" / "cache")
+    assert children.calls == 2
