@@ -15,7 +15,7 @@ using View = nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>, nb::c_contig>;
 
 struct GuardedBuffer {
   explicit GuardedBuffer(Bytes buffer) : bytes(std::move(buffer)), region(bytes.data(), bytes.size()) {}
-  Bytes bytes;           // declared first: the guard goes before the mapping does
+  Bytes bytes;  // declared first: the guard goes before the mapping does
   GuardedRegion region;
 };
 
@@ -27,10 +27,13 @@ void bind_guard(nb::module_& m) {
                             "True, instead of ending the process.")
       .def(nb::init<Bytes>(), nb::arg("buffer"))
       .def_prop_ro("lost", [](const GuardedBuffer& self) { return self.region.lost(); })
-      .def("view", [](nb::handle self) {
-        const auto& guarded = nb::cast<const GuardedBuffer&>(self);
-        return View(guarded.bytes.data(), {guarded.bytes.size()}, self);
-      }, "The buffer as read-only uint8 array that keeps the guard alive.");
+      .def(
+          "view",
+          [](nb::handle self) {
+            const auto& guarded = nb::cast<const GuardedBuffer&>(self);
+            return View(guarded.bytes.data(), {guarded.bytes.size()}, self);
+          },
+          "The buffer as read-only uint8 array that keeps the guard alive.");
 }
 
 }  // namespace tessera

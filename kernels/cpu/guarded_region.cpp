@@ -32,8 +32,8 @@ constexpr int kPlaces = 4096;
 Place places[kPlaces];
 static_assert(std::atomic<uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-std::mutex places_mutex;           // never taken by the handler
-struct sigaction former_action;    // what SIGBUS did before, for faults that are not ours
+std::mutex places_mutex;         // never taken by the handler
+struct sigaction former_action;  // what SIGBUS did before, for faults that are not ours
 std::atomic<bool> former_called{false};
 uintptr_t page_bytes = 4096;
 
@@ -64,25 +64,27 @@ void on_bus_error(int signal_number, siginfo_t* info, void* context) {
   // Not ours. A former handler is called once; it may itself hand the signal back to us to end the process.
   const bool has_handler = former_action.sa_handler != SIG_DFL && former_action.sa_handler != SIG_IGN;
   if (!has_handler || former_called.exchange(true)) {
-    struct sigaction standard {};
+    struct sigaction standard{};
     standard.sa_handler = SIG_DFL;
     sigaction(signal_number, &standard, nullptr);
     if (!from_kernel) raise(signal_number);
     return;  // the faulting instruction runs again, and ends the process
   }
-  if (former_action.sa_flags & SA_SIGINFO) former_action.sa_sigaction(signal_number, info, context);
-  else former_action.sa_handler(signal_number);
+  if (former_action.sa_flags & SA_SIGINFO)
+    former_action.sa_sigaction(signal_number, info, context);
+  else
+    former_action.sa_handler(signal_number);
 }
 
 // Puts our handler on top, also after another one (a crash reporter's) was put over it.
 void ensure_handler() {
-  struct sigaction current {};
+  struct sigaction current{};
   sigaction(SIGBUS, nullptr, &current);
   if ((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == on_bus_error) return;
   page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   former_action = current;
   former_called = false;
-  struct sigaction ours {};
+  struct sigaction ours{};
   ours.sa_sigaction = on_bus_error;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&ours.sa_mask);
