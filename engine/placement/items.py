@@ -32,6 +32,15 @@ class ItemKind(enum.Enum):
     OUTPUT = "output head"
 
 
+_KEYS = {
+    ItemKind.EMBEDDING: "embedding",
+    ItemKind.ATTENTION: "attn",
+    ItemKind.FEED_FORWARD: "ffn",
+    ItemKind.SHARED: "ffn",
+    ItemKind.OUTPUT: "output",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """A product's weight: `rows × cols` of one type."""
@@ -62,6 +71,11 @@ class PlacementItem:
     def name(self) -> str:
         return self.kind.value if self.layer < 0 else f"{self.kind.value} {self.layer}"
 
+    @property
+    def key(self) -> str:
+        """The item's name in a model's graph, as lowering asks for it."""
+        return _KEYS[self.kind] if self.layer < 0 else f"blk.{self.layer}.{_KEYS[self.kind]}"
+
     def state_bytes(self, context: int, value_bytes: float) -> int:
         return self.state.bytes(context, value_bytes) if self.state else 0
 
@@ -75,6 +89,11 @@ class ExpertBank:
     used: int
     expert_bytes: int
     matrices: tuple[Matrix, ...]
+
+    @property
+    def key(self) -> str:
+        """The bank's name in a model's graph."""
+        return f"blk.{self.layer}.experts"
 
     @property
     def bytes(self) -> int:

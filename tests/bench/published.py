@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 import statistics
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from engine.placement.budget import recommended_budget
+from engine.placement.budget import Budget, GiB, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.hardware.profile import HardwareProfile
@@ -162,6 +163,25 @@ def main() -> None:
         print(
             f"{c.row.model:27} {c.ours:6.1f} {hits:>5} {best:9.1f} {c.ours / best:5.2f}x {rival:>30}  {bound}{counts}"
         )
+    print("\nplanning: processor milliseconds from nothing, and again after a slider move")
+    for stem in ("qwen3-30b-a3b-q4_k_m", "deepseek-v3-q4_k_m", "llama-3.1-70b-q4_k_m"):
+        first, again = planning_seconds(stem)
+        print(f"{stem:27} {1e3 * first:6.1f} {1e3 * again:6.2f}")
+
+
+def planning_seconds(stem: str) -> tuple[float, float]:
+    """Medians of five."""
+    shape, hardware = read_shape(stem), machine("Core i7-11700", "RTX 4090", ram_bytes=1 << 40)
+    firsts, moves = [], []
+    for round_number in range(5):
+        begin = time.process_time()
+        planner = Planner(shape, hardware)
+        planner.plan(Budget(20 * GiB))
+        firsts.append(time.process_time() - begin)
+        begin = time.process_time()
+        planner.plan(Budget(20 * GiB - (round_number + 1) * GiB // 10))
+        moves.append(time.process_time() - begin)
+    return statistics.median(firsts), statistics.median(moves)
 
 
 if __name__ == "__main__":

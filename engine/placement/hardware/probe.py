@@ -43,7 +43,8 @@ def measure_cpu(
     """The CPU as `threads` threads of our kernels see it, up to the instruction set `tier`."""
     pool = _cpu.ThreadPool(threads)
     progress(0.0, "memory bandwidth")
-    bandwidth = read_bandwidth(threads)
+    bandwidths = bandwidth_per_threads(threads)
+    bandwidth = bandwidths[threads]
     op_seconds = _tiny_op_seconds(pool, tier)
     points: dict[str, tuple[tuple[int, float], ...]] = {}
     types = [found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None]
@@ -69,6 +70,7 @@ def measure_cpu(
         activation_bandwidth=activations,
         threads=threads,
         scattered_share=scattered,
+        bandwidth_by_threads=bandwidths,
     )
 
 

@@ -39,7 +39,8 @@ class DeviceProfile:
     """`bandwidth`: sustained reading of weights by all threads. `op_seconds`: fixed cost of one op of a program.
 
     `activation_bandwidth`: at which norms, additions and activations pass over a batch. `scattered_share`: share of
-    the bandwidth that is left when small matrices from all over memory are read (experts).
+    the bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is
+    empty where nothing was measured.
     """
 
     name: str
@@ -50,6 +51,7 @@ class DeviceProfile:
     activation_bandwidth: float
     threads: int = 1
     scattered_share: float = 1.0
+    bandwidth_by_threads: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

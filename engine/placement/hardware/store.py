@@ -135,4 +135,5 @@ def _device(data: Mapping[str, Any]) -> DeviceProfile:
         name: tuple((int(tokens), float(rate)) for tokens, rate in rates)
         for name, rates in data["kernels"]["points"].items()
     }
-    return DeviceProfile(**{**data, "kernels": KernelRates(points)})
+    bandwidths = {int(threads): float(rate) for threads, rate in data["bandwidth_by_threads"].items()}
+    return DeviceProfile(**{**data, "kernels": KernelRates(points), "bandwidth_by_threads": bandwidths})
