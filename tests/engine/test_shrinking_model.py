@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.client import EngineClient, RequestError
+from engine.client import EngineClient
+from engine.errors import ReportedError
 from engine.messages import LoadOptions
 from tests.support.tiny_models import TinyModel
 
@@ -45,7 +46,7 @@ def test_the_answer_ends_and_the_engine_lives(client: EngineClient, model: Path,
     before = client.answer("Hello", max_tokens=4)
     harm(model)
     for _ in range(2):
-        with pytest.raises(RequestError, match=r"m\.gguf was c.* while in use"):
+        with pytest.raises(ReportedError, match=r"m\.gguf was c.* while in use"):
             client.answer("Hello again", max_tokens=4)
     model.write_bytes(whole)
     client.load(str(model), LoadOptions(threads=2))
