@@ -7,7 +7,7 @@ ended. Decode draws each layer's hits per token from its hit rate, so a slow lay
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,6 +68,10 @@ class Simulation:
         return {lane.value: self.decode.busy(lane) for lane in Lane}
 
 
+# (bank, lane of its layer, when it may start) → when its layer's experts are done
+RunExperts = Callable[[int, Lane, float], float]
+
+
 class Simulator:
     """Runs of one StepTimes. Same arguments, same result: draws are seeded."""
 
@@ -77,63 +81,45 @@ class Simulator:
 
     def run(self, choice: Choice, tokens: int = 16) -> Simulation:
         decode, prefill = Timeline(), Timeline()
-        done, hits = 0.0, 0
+        hits: list[int] = []
+
+        def draw(index: int, lane: Lane, ready: float) -> float:
+            done, found = self._experts(decode, index, lane, choice.slots[index], ready)
+            hits.append(found)
+            return done
+
+        def stream(index: int, lane: Lane, ready: float) -> float:
+            return self._experts_prefill(prefill, index, lane, choice, ready)
+
+        done = 0.0
         for _ in range(tokens):
-            done, found = self._token(decode, choice, done)
-            hits += found
-        chunk = self._chunk(prefill, choice)
+            done = self._step(decode, choice, done, draw, decode=True)
+        chunk = self._step(prefill, choice, 0.0, stream, decode=False)
         work = self._times.work
         uses = tokens * sum(bank.used for bank in self._times.model.banks)
         speeds = Speeds(
             prefill=work.prompt / (chunk * work.chunks),
             decode=tokens / done,
             depth=work.depth,
-            hit_rate=hits / uses if uses else None,
+            hit_rate=sum(hits) / uses if uses else None,
         )
         return Simulation(speeds, decode, prefill)
 
-    def _token(self, line: Timeline, choice: Choice, ready: float) -> tuple[float, int]:
-        """One token; when it is done, and how many expert uses were found on the GPU."""
-        hits = 0
-        for index, lane, start in self._items(line, choice, ready, decode=True):
-            item = self._times.model.items[index]
-            bank = self._times.bank_after(item)
-            seconds = self._bare_seconds(index, lane, bank, decode=True, beside=choice.uses_gpu)
-            done = line.add(lane, item.name, seconds, start)
-            if bank is not None:
-                done, found = self._experts(line, bank, lane, choice.slots[bank], done)
-                hits += found
-            self._done = done
-        return self._home(line, choice, decode=True), hits
-
-    def _chunk(self, line: Timeline, choice: Choice) -> float:
-        for index, lane, start in self._items(line, choice, 0.0, decode=False):
-            item = self._times.model.items[index]
-            bank = self._times.bank_after(item)
-            seconds = self._bare_seconds(index, lane, bank, decode=False, beside=choice.uses_gpu)
-            done = line.add(lane, item.name, seconds, start)
-            if bank is not None:
-                done = self._experts_prefill(line, bank, lane, choice, done)
-            self._done = done
-        return self._home(line, choice, decode=False)
-
-    def _items(
-        self, line: Timeline, choice: Choice, ready: float, *, decode: bool
-    ) -> Iterator[tuple[int, Lane, float]]:
-        """Items in graph order with their lane and when they may start, after a copy where the device changes."""
-        self._done, last = ready, False
-        for index, on_gpu in enumerate(choice.on_gpu):
-            start = self._done
+    def _step(self, line: Timeline, choice: Choice, ready: float, experts: RunExperts, *, decode: bool) -> float:
+        """One token or chunk through all items; when it is done. It begins and ends on the CPU."""
+        copy = self._times.switch_seconds(decode=decode)
+        done, last = ready, False
+        for index, (item, on_gpu) in enumerate(zip(self._times.model.items, choice.on_gpu, strict=True)):
             if on_gpu != last:
-                start = line.add(Lane.LINK, "activations", self._times.switch_seconds(decode=decode), start)
+                done = line.add(Lane.LINK, "activations", copy, done)
             last = on_gpu
-            yield index, Lane.GPU if on_gpu else Lane.CPU, start
-
-    def _home(self, line: Timeline, choice: Choice, *, decode: bool) -> float:
-        """The step ends on the CPU, where it is sampled."""
-        if not choice.on_gpu[-1]:
-            return self._done
-        return line.add(Lane.LINK, "logits", self._times.switch_seconds(decode=decode), self._done)
+            lane = Lane.GPU if on_gpu else Lane.CPU
+            bank = self._times.bank_after(item)
+            seconds = self._bare_seconds(index, lane, bank, decode=decode, beside=choice.uses_gpu)
+            done = line.add(lane, item.name, seconds, done)
+            if bank is not None:
+                done = experts(bank, lane, done)
+        return line.add(Lane.LINK, "logits", copy, done) if last else done
 
     def _bare_seconds(self, index: int, lane: Lane, bank: int | None, *, decode: bool, beside: bool) -> float:
         """An item without the experts that follow it."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from engine.placement.budget import Budget, GiB, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
@@ -21,7 +23,7 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.planner import Planner
 from engine.placement.rivals import Rival, Rivals
 from engine.placement.shape import ModelShape
-from engine.placement.simulator import simulate
+from engine.placement.simulator import choice_of, simulate
 from engine.placement.step_times import Choice, StepTimes
 
 HERE = Path(__file__).parent
@@ -102,6 +104,7 @@ class Comparison:
 
     row: PublishedRow
     ours: float
+    without_locality: float  # the same slots, were every expert used alike
     hit_rate: float | None
     best_llama_cpp: Rival
     best_rival: Rival
@@ -123,7 +126,9 @@ def compare(row: PublishedRow) -> Comparison:
     rivals = row.rivals
     best = max(rivals.all(), key=lambda rival: rival.speeds.decode)
     bound = None if shape.is_moe else 1 / bound_seconds(planner.times, planner.choose(plan.gpu_budget))
-    return Comparison(row, run.speeds.decode, run.speeds.hit_rate, rivals.best_llama_cpp(), best, bound)
+    even = [np.arange(bank.count + 1) / bank.count for bank in planner.banks]
+    unlucky = StepTimes(shape, hardware, row.work, hit_rates=even).seconds(choice_of(plan), decode=True)
+    return Comparison(row, run.speeds.decode, 1 / unlucky, run.speeds.hit_rate, rivals.best_llama_cpp(), best, bound)
 
 
 def bound_seconds(times: StepTimes, choice: Choice) -> float:
@@ -152,7 +157,8 @@ def main() -> None:
     for use in ("judged", "cpu-calibration", "gpu-calibration"):
         errors = [abs(row.error) for row in published_rows() if row.use == use and row.error is not None]
         print(f"median |error| of {use} rows: {statistics.median(errors):.0%} ({len(errors)} rows)")
-    print(f"\n{'model':27} {'ours':>6} {'hits':>5} {'llama.cpp':>9} {'ratio':>6} {'best rival':>30}  bound")
+    print("\nratio: to llama.cpp's best setting; even: were every expert used alike")
+    print(f"{'model':27} {'ours':>6} {'hits':>5} {'llama.cpp':>9} {'ratio':>6} {'even':>6} {'best rival':>30}  bound")
     for c in comparisons():
         error = c.row.error
         counts = "" if error is not None and abs(error) <= EXACT else "  (llama.cpp row is off: does not count)"
@@ -160,9 +166,8 @@ def main() -> None:
         hits = f"{c.hit_rate:.0%}" if c.hit_rate is not None else "-"
         rival = f"{c.best_rival.strategy} {c.best_rival.speeds.decode:.1f}"
         best = c.best_llama_cpp.speeds.decode
-        print(
-            f"{c.row.model:27} {c.ours:6.1f} {hits:>5} {best:9.1f} {c.ours / best:5.2f}x {rival:>30}  {bound}{counts}"
-        )
+        ratios = f"{c.ours / best:5.2f}x {c.without_locality / best:5.2f}x"
+        print(f"{c.row.model:27} {c.ours:6.1f} {hits:>5} {best:9.1f} {ratios} {rival:>30}  {bound}{counts}")
     print("\nplanning: processor milliseconds from nothing, and again after a slider move")
     for stem in ("qwen3-30b-a3b-q4_k_m", "deepseek-v3-q4_k_m", "llama-3.1-70b-q4_k_m"):
         first, again = planning_seconds(stem)

@@ -36,6 +36,7 @@ def test_our_plan_against_the_rivals_on_the_published_eight() -> None:
         if abs(found.row.error or 1.0) <= EXACT:
             counted += 1
             assert found.ours >= 1.3 * found.best_llama_cpp.speeds.decode, found.row.model
+        assert found.without_locality > found.best_llama_cpp.speeds.decode, found.row.model
     assert counted >= 4
 
 
