@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import EngineError, FormatError
-from engine.gguf import GGUFFile
+from engine.gguf import GGUFFile, QuantType
 from engine.memory.available import available_memory, format_bytes, require_memory
 from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
 from engine.memory.prefix_cache import PrefixCache
@@ -20,7 +20,6 @@ from engine.messages import (
     ModelInfo,
 )
 from engine.models import ModelSpec, build_graph, load_spec
-from engine.models.graph import Graph
 from engine.models.quantization import quantization_name
 from engine.runtime.loaded import LoadedModel, assemble
 from engine.runtime.threads import default_threads
@@ -116,12 +115,22 @@ def load_native(
     try:
         spec = load_spec(gguf)
         graph = build_graph(spec)
-        context, context_warnings = _context_length(spec, graph, options.context_length, freed)
+        kv_type = QuantType[options.kv_type.upper()]
+        per_token = KVPool.bytes_per_token(graph.kv_layers, kv_type)
+        context, context_warnings = _context_length(spec, per_token, options.context_length, freed)
         progress(0.2, "Reading the vocabulary")
         tokenizer = _matching_tokenizer(spec)
         progress(0.7, "Preparing the computation")
         threads = options.threads or default_threads()
-        model = assemble(gguf, spec, graph, context_length=context, threads=threads, tier=options.isa_tier)
+        model = assemble(
+            gguf,
+            spec,
+            graph,
+            context_length=context,
+            threads=threads,
+            tier=options.isa_tier,
+            kv_type=kv_type,
+        )
         info = ModelInfo(
             path=str(path),
             name=spec.name,
@@ -154,9 +163,8 @@ def _matching_tokenizer(spec: ModelSpec) -> Tokenizer:
     return tokenizer
 
 
-def _context_length(spec: ModelSpec, graph: Graph, chosen: int | None, freed: int) -> tuple[int, tuple[str, ...]]:
+def _context_length(spec: ModelSpec, per_token: int, chosen: int | None, freed: int) -> tuple[int, tuple[str, ...]]:
     """Tokens of context, and what the owner should know about it. OutOfMemoryError where a chosen one does not fit."""
-    per_token = KVPool.bytes_per_token(graph.kv_layers)
     if chosen is not None:
         fits = max(0, available_memory() + freed) // per_token
         require_memory(

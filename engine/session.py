@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 
@@ -64,9 +65,10 @@ class Session:
             logits = self._executor.run([chunk for _, chunk in scheduled], interrupted)
         except Interrupted:
             return
-        except EngineError as failure:
+        except Exception as failure:
+            error = ErrorInfo.from_exception(failure, "".join(traceback.format_exception(failure)))
             for sequence, _ in scheduled:
-                self.finish(sequence, FinishReason.ERROR, ErrorInfo.from_exception(failure))
+                self.finish(sequence, FinishReason.ERROR, error)
             return
         self._postprocess(scheduled, logits)
 
@@ -99,21 +101,31 @@ class Session:
         return [(sequence, chunk) for sequence, chunk in scheduled if sequence in self._running]
 
     def _make_room(self, sequence: Sequence, tokens: int) -> bool:
-        """Reserves cells, if need be at the cost of kept states, then of the answer that began last."""
+        """Reserves cells, if need be at the cost of kept states, of answers that wait, and of the youngest one."""
         while True:
             try:
                 sequence.state.reserve(tokens)
                 return True
             except OutOfMemoryError as shortage:
-                if self._cache.evict():
+                if self._cache.evict() or self._take_from_waiting(sequence):
                     continue
-                others = [other for other in self._running if other is not sequence]
                 if sequence not in self._running:
                     return False  # it waits for the others
-                if not others:
+                youngest = self._running[-1]
+                if youngest is sequence and len(self._running) == 1:
                     self.finish(sequence, FinishReason.ERROR, ErrorInfo.from_exception(shortage))
                     return False
-                self._preempt(others[-1])
+                self._preempt(youngest)
+                if youngest is sequence:
+                    return False
+
+    def _take_from_waiting(self, needy: Sequence) -> bool:
+        """Frees what an answer in line has ready; it is read again when its turn comes."""
+        for waiting in self._waiting:
+            if waiting is not needy and waiting.state.length:
+                waiting.state.release()
+                return True
+        return False
 
     def _preempt(self, sequence: Sequence) -> None:
         """Puts an answer back in line; its tokens are read again when there is room."""

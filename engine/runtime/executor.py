@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engine.errors import OutOfMemoryError
 from engine.memory.sequence_state import SequenceState
 from engine.runtime.lowering import CpuProgram
 from kernels._cpu import Batch, ThreadPool
@@ -51,7 +52,8 @@ class Executor:
     def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = lambda: False) -> Logits:
         """Logits [sum of chunks' outputs, vocabulary], valid until the next run. Interrupted if asked to leave.
 
-        FileChangedError where the model's file was cut or changed under it.
+        FileChangedError where the model's file was cut or changed under it, OutOfMemoryError where there is no
+        room for the values between the operations.
         Writes the chunks' keys and values into reserved cells; committing them is the caller's.
         """
         batch = make_batch(chunks)
@@ -61,7 +63,14 @@ class Executor:
         begin = slice_begin = time.perf_counter()
         longest = 0.0
         for first, last in slices:
-            program.program.run(self.pool, batch, first, last)
+            try:
+                program.program.run(self.pool, batch, first, last)
+            except MemoryError as error:
+                raise OutOfMemoryError(
+                    f"There is no memory left to compute {tokens} tokens at once.",
+                    done="What was said so far is kept.",
+                    remedy="Close other programs, or choose a shorter context.",
+                ) from error
             now = time.perf_counter()
             longest, slice_begin = max(longest, now - slice_begin), now
             if len(slices) > 1 and interrupted():
@@ -82,19 +91,20 @@ class Executor:
 
 
 def make_batch(chunks: Sequence[Chunk]) -> Batch:
-    """The kernels' view of `chunks`: tokens with their positions, block tables, and the rows that want logits."""
-    counts = [len(chunk.tokens) for chunk in chunks]
-    tables = np.zeros((len(chunks), max(len(chunk.state.block_table) for chunk in chunks)), np.int32)
-    positions, outputs, offset = [], [], 0
+    """The kernels' view of `chunks`: tokens with their positions, block tables, and the rows that want logits.
+
+    Runs between any two tokens, so it makes few arrays: lists first, each converted once.
+    """
+    tokens: list[int] = []
+    positions: list[int] = []
+    sequences: list[int] = []
+    outputs: list[int] = []
     for row, chunk in enumerate(chunks):
-        tables[row, : len(chunk.state.block_table)] = chunk.state.block_table
-        positions.append(np.arange(chunk.state.length, chunk.state.length + counts[row], dtype=np.int32))
-        outputs.append(np.arange(offset + chunk.logits_from, offset + counts[row], dtype=np.int32))
-        offset += counts[row]
-    return Batch(
-        tokens=np.concatenate([np.asarray(chunk.tokens, np.int32) for chunk in chunks]),
-        positions=np.concatenate(positions),
-        sequences=np.repeat(np.arange(len(chunks), dtype=np.int32), counts),
-        block_tables=tables,
-        outputs=np.concatenate(outputs),
-    )
+        count, length = len(chunk.tokens), chunk.state.length
+        outputs.extend(range(len(tokens) + chunk.logits_from, len(tokens) + count))
+        tokens.extend(chunk.tokens)
+        positions.extend(range(length, length + count))
+        sequences.extend([row] * count)
+    widest = max(len(chunk.state.block_table) for chunk in chunks)
+    tables = [[*chunk.state.block_table, *[0] * (widest - len(chunk.state.block_table))] for chunk in chunks]
+    return Batch(*(np.array(part, np.int32) for part in (tokens, positions, sequences, tables, outputs)))
