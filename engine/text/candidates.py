@@ -16,26 +16,44 @@ Logits = npt.NDArray[np.float32]
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
+_BLOCK = 32  # logits whose maximum stands for them when the best are looked for
+
+
 class Candidates:
-    """`size` candidates that samplers may sort, cut and mark; filled anew for every token."""
+    """Up to `size` candidates that samplers may sort, cut and mark; filled anew for every token."""
 
     def __init__(self, size: int) -> None:
         lib = llama()
         self.data = np.zeros(size, CANDIDATE)
         self._ids = np.arange(size, dtype=np.int32)
+        self._count = size
         pointer = self.data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
         self._array = lib.llama_token_data_array(data=pointer, size=size, selected=-1, sorted=False)
         self._reference = ctypes.byref(self._array)
 
-    def fill(self, logits: Logits, ids: npt.NDArray[np.int32] | None = None) -> Candidates:
-        """`logits` [size] of the tokens `ids` [size], or of the whole vocabulary in order."""
-        self.data["id"] = self._ids if ids is None else ids
-        self.data["logit"] = logits
+    def fill(self, logits: Logits, ids: npt.NDArray[Any] | None = None) -> Candidates:
+        """The tokens `ids` with their `logits`, or the whole vocabulary in order."""
+        self._count = count = logits.size
+        self.data["id"][:count] = self._ids if ids is None else ids
+        self.data["logit"][:count] = logits
         return self
+
+    def fill_best(self, logits: Logits, count: int) -> Candidates:
+        """At least the best `count` tokens of the vocabulary, and few others: all that top-k needs to see.
+
+        The `count`-th largest maximum of blocks cannot exceed the `count`-th largest logit.
+        """
+        columns = logits.size // _BLOCK
+        if columns <= 4 * count:
+            return self.fill(logits)
+        maxima = logits[: columns * _BLOCK].reshape(_BLOCK, columns).max(axis=0)
+        least = np.partition(maxima, columns - count)[columns - count]
+        ids = (logits >= least).nonzero()[0]
+        return self.fill(logits[ids], ids)
 
     def apply(self, sampler: Any) -> Candidates:
         array = self._array
-        array.size, array.selected, array.sorted = self.data.size, -1, False
+        array.size, array.selected, array.sorted = self._count, -1, False
         llama().llama_sampler_apply(sampler, self._reference)
         return self
 

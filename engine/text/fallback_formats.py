@@ -1,6 +1,5 @@
 """Chat formats to fall back on when a file has no chat template, or one that fails; chosen by its control tokens."""
 
-# ruff: noqa: RUF001  (DeepSeek spells its control tokens with full-width bars)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

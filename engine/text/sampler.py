@@ -85,7 +85,9 @@ class Sampler:
             )
         if self._chain is None:
             return best
-        token = self._candidates.fill(logits).apply(self._chain).selected
+        top_k = self.params.top_k
+        candidates = self._candidates.fill_best(logits, top_k) if top_k else self._candidates.fill(logits)
+        token = candidates.apply(self._chain).selected
         return token if token >= 0 and logits[token] != -np.inf else best
 
 
@@ -107,6 +109,7 @@ class _Penalties:
         )
         self._finalizer = weakref.finalize(self, lib.llama_sampler_free, self._sampler)
         self._window: deque[int] = deque(maxlen=params.penalty_last_n)
+        self._few = Candidates(params.penalty_last_n)
 
     def accept(self, token: int) -> None:
         self._window.append(token)
@@ -116,9 +119,9 @@ class _Penalties:
         tokens = np.fromiter(set(self._window), np.int32)
         if not tokens.size:
             return logits
-        few = Candidates(tokens.size).fill(logits[tokens], tokens).apply(self._sampler)
+        few = self._few.fill(logits[tokens], tokens).apply(self._sampler)
         changed = logits.copy()
-        changed[tokens] = few.data["logit"]
+        changed[tokens] = few.data["logit"][: tokens.size]
         return changed
 
 

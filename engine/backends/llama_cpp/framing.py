@@ -12,7 +12,8 @@ import struct
 import threading
 from typing import IO, Any
 
-_ALLOWED_MODULES = ("engine.messages",)
+from engine import messages
+
 MAX_MESSAGE_BYTES = 256 << 20
 
 
@@ -45,6 +46,7 @@ def receive(stream: IO[bytes]) -> Any | None:
 
 class _MessageUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module not in _ALLOWED_MODULES or "." in name:
+        found = super().find_class(module, name) if module == messages.__name__ and "." not in name else None
+        if not isinstance(found, type) or found.__module__ != messages.__name__:
             raise pickle.UnpicklingError(f"{module}.{name} is no message")
-        return super().find_class(module, name)
+        return found

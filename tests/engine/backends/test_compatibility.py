@@ -29,7 +29,7 @@ from engine.messages import (
 from engine.text.tokenizer import Tokenizer
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.llama_oracle import LlamaOracle
-from tests.support.tiny_models import TinyModel
+from tests.support.tiny_models import TinyModel, tiny_model_builder
 from tests.support.vocabularies import spm_vocabulary
 
 OPTIONS = LoadOptions(context_length=512, threads=1, engine="compatibility")
@@ -248,3 +248,24 @@ def test_loading_chooses_the_engine(tiny_models: Callable[[TinyModel], Path], tm
         backend = load_backend(str(path), replace(OPTIONS, engine=engine), print, lambda _f, _s: None)  # type: ignore[arg-type]
         backend.close()
         assert backend.info.engine == expected
+
+
+def test_an_architecture_that_we_do_not_build(starter_model: Path, tmp_path: Path) -> None:
+    """A Gemma is a llama with other names and factors; ours names it as unsupported, so llama.cpp runs it."""
+    builder = tiny_model_builder(TinyModel(tied=True), starter_model)
+    for pair in builder.pairs:
+        pair.key = pair.key.replace(b"llama.", b"gemma.")
+    builder.pairs = [pair for pair in builder.pairs if pair.key != b"general.architecture"]
+    path = builder.add("general.architecture", "gemma").write(tmp_path / "gemma.gguf")
+    with pytest.raises(UnsupportedError, match="gemma"):
+        load_backend(str(path), replace(OPTIONS, engine="native"), print, lambda _f, _s: None)
+    events: list[Event] = []
+    backend = load_backend(str(path), replace(OPTIONS, engine="auto"), events.append, lambda _f, _s: None)
+    try:
+        assert (backend.info.engine, backend.info.architecture) == ("compatibility", "gemma")
+        backend.generate(replace(ENDLESS, max_tokens=3), time.perf_counter())
+        while backend.is_busy:
+            backend.step(lambda: False)
+        assert isinstance(events[-1], GenerationFinished) and events[-1].error is None
+    finally:
+        backend.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import pytest
 
 from engine.errors import EngineError
 from engine.messages import SamplingParams
+from engine.text.candidates import Candidates
+from engine.text.llama_library import llama
 from engine.text.sampler import Sampler
 from engine.text.tokenizer import Tokenizer
 from tests.support.gguf_writer import GGUFBuilder, ValueType
@@ -82,6 +85,26 @@ def test_frequencies_follow_the_reference(small_tokenizer: Tokenizer, changes: d
     # Wilson and Hilferty's approximation of the quantile; 4.9 standard deviations
     bound = freedom * (1 - 2 / (9 * freedom) + 4.9 * np.sqrt(2 / (9 * freedom))) ** 3
     assert chi_square < bound
+
+
+@pytest.mark.parametrize("top_k", [1, 40, 300, 2000])
+@pytest.mark.parametrize("levels", [None, 3])
+def test_top_k_of_a_large_vocabulary(starter_tokenizer: Tokenizer, top_k: int, levels: int | None) -> None:
+    """Candidates are narrowed before llama.cpp sees them: no token of the best k may be lost, ties included."""
+    logits = logits_of(starter_tokenizer, scale=1.0)
+    if levels:
+        logits = np.clip(np.round(logits), -1, levels - 2).astype(np.float32)
+    logits[-3:] = 9.0, 8.0, 7.0  # after the last whole block
+    candidates = Candidates(logits.size).fill_best(logits, top_k)
+    kept = set(candidates.data["id"][: candidates.apply(make_top_k(top_k))._array.size].tolist())
+    assert len(kept) == top_k
+    threshold = np.sort(logits)[-top_k]
+    assert {int(token) for token in (logits > threshold).nonzero()[0]} <= kept
+    assert all(logits[token] >= threshold for token in kept)
+
+
+def make_top_k(k: int) -> Any:
+    return llama().llama_sampler_init_top_k(k)
 
 
 def penalised(logits: npt.NDArray[np.float32], window: list[int], params: SamplingParams) -> npt.NDArray[np.float32]:

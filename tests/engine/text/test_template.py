@@ -158,7 +158,8 @@ def test_past_reasoning_is_left_out_as_the_template_says() -> None:
         ("{{ {'a': 1} | tojson(indent=2) }}", '{\n  "a": 1\n}'),
         ("{{ ' x '.strip() }}{{ 'a,b'.split(',')[1] }}{{ 'xy'.rstrip('y') }}", "xbx"),
         (
-            "{% for i in range(9) %}{% if i == 2 %}{% continue %}{% elif i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+            "{% for i in range(9) %}{% if i == 2 %}{% continue %}{% elif i == 4 %}{% break %}{% endif %}"
+            "{{ i }}{% endfor %}",
             "013",
         ),
         ("{% set ns = namespace(n=1) %}{% for i in range(3) %}{% set ns.n = ns.n * 2 %}{% endfor %}{{ ns.n }}", "8"),
