@@ -11,7 +11,7 @@ from app.background import Background, MainThread
 from app.chat.conversations import Conversations
 from app.chat.session import ChatSession
 from app.crash import CrashHandler
-from app.engine_client import EngineClient, EngineFactory, make_engine
+from app.engine_client import Arrival, EngineClient, EngineFactory, make_engine
 from app.environment import DataFolder
 from app.garbage import GarbageCollection
 from app.main_window import MainWindow
@@ -21,7 +21,7 @@ from app.settings.values import Settings
 from app.store.store_thread import StoreThread
 from app.theme.theme import Theme
 from app.translation import tr
-from engine.messages import EngineStopped, Event, Notice
+from engine.messages import EngineStopped, Notice
 
 
 class AppContext(QObject):
@@ -88,14 +88,14 @@ class AppContext(QObject):
         self.main_thread.close()
         self.garbage.stop()
 
-    def _drained(self, events: list[Event]) -> None:
-        for event in events:
+    def _drained(self, arrivals: list[Arrival]) -> None:
+        for _, event in arrivals:
             self.models.handle(event)
             if isinstance(event, Notice):
                 self.problems.show(Problem("notice", event.text, remedy=event.remedy, serious=False))
             elif isinstance(event, EngineStopped) and event.error is not None:
                 self.problems.show(Problem.from_info("engine", event.error))
-        self.session.handle_all(events)
+        self.session.handle_all(arrivals)
 
     def _tell_crash(self) -> None:
         self.problems.show(
@@ -125,6 +125,7 @@ class AppContext(QObject):
 
 def _warm_up() -> None:
     """Import what the first answer needs, off the main thread."""
-    from app.chat.markdown.parser import warm_up
+    from app.chat.markdown import highlight, parser
 
-    warm_up()
+    parser.warm_up()
+    highlight.warm_up()

@@ -10,13 +10,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from engine.messages import Command, EngineStopped, ErrorInfo, Event
 
 DRAIN_INTERVAL = 1 / 60
+
+
+class Arrival(NamedTuple):
+    """An event and when it left the engine's thread (time.monotonic), however late it is drained."""
+
+    time: float
+    event: Event
 
 
 class EngineLike(Protocol):
@@ -40,7 +47,7 @@ def make_engine(on_event: Callable[[Event], None]) -> EngineLike:
 class EngineClient(QObject):
     """Starts the engine off the main thread; commands sent before it stands are kept in order."""
 
-    drained = Signal(list)  # of Event, in order
+    drained = Signal(list)  # of Arrival, in order
     _arrived = Signal()
 
     def __init__(self, factory: EngineFactory = make_engine, parent: QObject | None = None) -> None:
@@ -49,7 +56,7 @@ class EngineClient(QObject):
         self._engine: EngineLike | None = None
         self._lock = threading.Lock()
         self._waiting: list[Command] = []
-        self._events: deque[Event] = deque()
+        self._events: deque[Arrival] = deque()
         self._announced = False
         self._last_drain = 0.0
         self._closed = False
@@ -95,7 +102,7 @@ class EngineClient(QObject):
 
     def _on_event(self, event: Event) -> None:
         """Called on the engine's thread."""
-        self._events.append(event)
+        self._events.append(Arrival(time.monotonic(), event))
         if not self._announced and not self._closed:
             self._announced = True
             self._arrived.emit()
@@ -108,7 +115,7 @@ class EngineClient(QObject):
     def _drain(self) -> None:
         self._last_drain = time.monotonic()
         self._announced = False  # before reading: an event that comes in now announces itself again
-        events: list[Event] = []
+        events: list[Arrival] = []
         while self._events:
             events.append(self._events.popleft())
         if events and not self._closed:

@@ -17,7 +17,7 @@ from app.preferences.preferences_page import PreferencesPage
 from app.problems import Problems
 from app.settings.values import Settings
 from app.sidebar import Sidebar
-from app.store.records import Conversation
+from app.store.records import Conversation, Message
 from app.theme.theme import Theme
 from app.toast import Toast
 from app.translation import tr
@@ -101,13 +101,14 @@ class MainWindow(QMainWindow):
         self.chat_page.sidebar_button.clicked.connect(lambda: self.show_sidebar(True))
         sidebar.list.opened.connect(self._open)
         sidebar.list.delete_requested.connect(conversations.delete)
+        self.chat_page.deleted.connect(self._messages_deleted)
         self.chat_page.picker.folder_requested.connect(self._show_models_folder)
         for keys, run in (
             (QKeySequence.StandardKey.New, self.new_conversation),
             (QKeySequence("Ctrl+,"), lambda: self.show_page("preferences")),
             (QKeySequence("Ctrl+L"), self._focus_composer),
             (QKeySequence(QKeySequence.StandardKey.Open), self.chat_page.picker.choose_file),
-            (QKeySequence("Esc"), session.stop),
+            (QKeySequence("Esc"), self.chat_page.composer.escape),
         ):
             QShortcut(QKeySequence(keys), self, run)
 
@@ -135,6 +136,10 @@ class MainWindow(QMainWindow):
             self._session.open(conversation.id)
 
         self.toast.show_text(tr("Deleted “{title}”", title=conversation.title), tr("Undo"), undo)
+
+    def _messages_deleted(self, removed: list[Message]) -> None:
+        words = tr("Deleted one message") if len(removed) == 1 else tr("Deleted {count} messages", count=len(removed))
+        self.toast.show_text(words, tr("Undo"), lambda: self._session.undelete(removed))
 
     def _show_conversations(self) -> None:
         self._list_model.set_conversations(self._conversations.rows())

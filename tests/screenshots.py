@@ -98,6 +98,16 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     window.chat_page.transcript.scroll_to_bottom()
     stage.settle(0.1)
     yield "chat-answer-end", window
+    session.edit(session.path()[0].id, QUESTION + " Be brief.")
+    stage.settle()
+    window.chat_page.transcript.verticalScrollBar().setValue(0)
+    window.chat_page.transcript.toggle_reasoning(session.path()[1].id)
+    stage.settle(0.1)
+    yield "chat-version", window
+    window.chat_page._act("edit", session.path()[0])
+    stage.settle(0.1)
+    yield "chat-editing", window
+    window.chat_page._cancel_edit()
     window.chat_page.picker.open_menu()
     stage.settle(0.1)
     yield "model-menu", _menu(window)

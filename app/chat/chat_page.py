@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QUrl
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMessageBox, QProgressBar, QToolButton, QVBoxLayout, QWidget
 
+from app.chat.answer_details import AnswerDetails
 from app.chat.composer import Composer
 from app.chat.empty_page import EmptyPage
 from app.chat.model_picker import ModelPicker
+from app.chat.readable import readable_text
 from app.chat.session import ChatSession
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN
 from app.chat.transcript.transcript import Transcript
@@ -19,12 +21,15 @@ from app.store.records import Message, Status
 from app.theme.theme import Theme
 from app.translation import tr
 from engine.messages import Overflow
+from engine.text.reasoning import split_reasoning
 
 ANSWER_PROBLEM = "answer"
 
 
 class ChatPage(QWidget):
     """Assembles the widgets and joins them to the session; decides nothing itself."""
+
+    deleted = Signal(list)  # Messages; offer to undo
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class ChatPage(QWidget):
         self._session = session
         self._models = models
         self._problems = problems
+        self._edited: Message | None = None
         self.picker = ModelPicker(theme, models, self)
         self.sidebar_button = QToolButton(self)
         self.top_bar = QHBoxLayout()
@@ -107,13 +113,16 @@ class ChatPage(QWidget):
         session.message_changed.connect(self._changed)
         session.progressed.connect(transcript.show_progress)
         session.busy_changed.connect(self._busy)
-        transcript.copy_requested.connect(self._copy)
-        transcript.regenerate_requested.connect(lambda message: session.regenerate(message.id))
+        transcript.versions = session.versions
+        transcript.action_requested.connect(self._act)
+        transcript.version_requested.connect(lambda message, step: session.show_version(message.id, step))
+        session.message_replaced.connect(transcript.replace)
         transcript.link_activated.connect(self._ask_to_open)
         transcript.at_bottom_changed.connect(lambda there: self.to_bottom.setVisible(not there))
         self.to_bottom.clicked.connect(transcript.scroll_to_bottom)
         self.composer.send_requested.connect(self._send)
         self.composer.stop_requested.connect(session.stop)
+        self.composer.edit_cancelled.connect(self._cancel_edit)
         self._models.changed.connect(self._model_changed)
         self._theme.changed.connect(self._apply_theme)
         transcript.installEventFilter(self)
@@ -123,8 +132,14 @@ class ChatPage(QWidget):
 
     def _opened(self) -> None:
         self._problems.clear(ANSWER_PROBLEM)
+        self._cancel_edit()
         self._show_path()
         self.composer.setFocus()
+
+    def _cancel_edit(self) -> None:
+        if self._edited is not None:
+            self._edited = None
+            self.composer.end_edit()
 
     def _show_path(self, *, keep_place: bool = False) -> None:
         path = self._session.path()
@@ -177,7 +192,8 @@ class ChatPage(QWidget):
 
     # --- what the owner does ---
 
-    def _send(self, text: str) -> None:
+    def _can_answer(self) -> bool:
+        """Whether a model is there; if not, that is said."""
         if not self._models.is_usable:
             choose = Action(tr("Choose a model"), self.picker.open_menu, primary=True)
             self._problems.show(
@@ -190,14 +206,44 @@ class ChatPage(QWidget):
                     serious=False,
                 )
             )
-            return
+            return False
         self._problems.clear("no-model")
         self._problems.clear(ANSWER_PROBLEM)
+        return True
+
+    def _send(self, text: str) -> None:
+        if self._edited is not None:
+            self._send_edit(text)
+            return
+        if not self._can_answer():
+            return
         self.composer.clear()
         self._session.send(text)
 
-    def _copy(self, message: Message) -> None:
-        QGuiApplication.clipboard().setText(message.content)
+    def _act(self, action: str, message: Message) -> None:
+        """What a message's footer asks for."""
+        match action:
+            case "copy":
+                QGuiApplication.clipboard().setText(readable_text(message))
+            case "copy_markdown":
+                QGuiApplication.clipboard().setText(split_reasoning(message.content).answer)
+            case "regenerate":
+                self._problems.clear(ANSWER_PROBLEM)
+                self._session.regenerate(message.id)
+            case "edit":
+                self._edited = message
+                self.composer.begin_edit(message.content)
+            case "delete":
+                if removed := self._session.delete(message.id):
+                    self.deleted.emit(removed)
+            case "details":
+                AnswerDetails(message, self._theme, self).open()
+
+    def _send_edit(self, text: str) -> None:
+        if self._edited is not None and (self._edited.role == "assistant" or self._can_answer()):
+            self._session.edit(self._edited.id, text)
+            self._edited = None
+            self.composer.end_edit()
 
     def _ask_to_open(self, link: str) -> None:
         """No link is followed unasked, and only to the web or to mail."""

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QInputMethodEvent, QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QTextEdit, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QTextEdit,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.theme.theme import Theme
 from app.translation import tr
@@ -16,6 +26,7 @@ class ComposerEdit(QTextEdit):
     """Plain text only; grows with its lines."""
 
     submitted = Signal()
+    escaped = Signal()
     lines_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -52,6 +63,9 @@ class ComposerEdit(QTextEdit):
             if modifiers in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.ControlModifier):
                 self.submitted.emit()
                 return
+        if event.key() == Qt.Key.Key_Escape:
+            self.escaped.emit()
+            return
         super().keyPressEvent(event)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
@@ -72,6 +86,7 @@ class Composer(QFrame):
     """The card at the bottom: text, and one round button that sends or stops."""
 
     send_requested = Signal(str)
+    edit_cancelled = Signal()
     stop_requested = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -83,6 +98,7 @@ class Composer(QFrame):
         self.edit.setAccessibleName(tr("Message"))
         self.edit.setPlaceholderText(tr("Write a message"))
         self.edit.submitted.connect(self._submit)
+        self.edit.escaped.connect(self.escape)
         self.edit.textChanged.connect(self._update_button)
         self.button = QToolButton(self)
         self.button.setObjectName("send")
@@ -94,8 +110,13 @@ class Composer(QFrame):
         row.setSpacing(8)
         row.addWidget(self.edit, 1, Qt.AlignmentFlag.AlignVCenter)
         row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        self._draft = ""
+        self.edit_bar = QWidget(self)
+        self.edit_bar.hide()
+        self._make_edit_bar()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 8, 8, 8)
+        layout.addWidget(self.edit_bar)
         layout.addLayout(row)
         self.setFocusProxy(self.edit)
         theme.changed.connect(self._apply_theme)
@@ -111,6 +132,31 @@ class Composer(QFrame):
         cursor.movePosition(cursor.MoveOperation.End)
         self.edit.setTextCursor(cursor)
 
+    def begin_edit(self, text: str) -> None:
+        """Another version of a message is written; the draft comes back afterwards."""
+        if not self.edit_bar.isVisibleTo(self):
+            self._draft = self.text
+        self.edit_bar.show()
+        self.set_text(text)
+        self.edit.setFocus()
+
+    def end_edit(self) -> None:
+        self.edit_bar.hide()
+        self.set_text(self._draft)
+        self._draft = ""
+
+    def _make_edit_bar(self) -> None:
+        row = QHBoxLayout(self.edit_bar)
+        row.setContentsMargins(0, 0, 0, 2)
+        words = QLabel(tr("Editing: sending makes a new version, the old one is kept."), self.edit_bar)
+        words.setObjectName("editingHint")
+        words.setWordWrap(True)
+        self.cancel_edit = QPushButton(tr("Cancel"), self.edit_bar)
+        self.cancel_edit.setObjectName("link")
+        self.cancel_edit.clicked.connect(self.edit_cancelled)
+        row.addWidget(words, 1)
+        row.addWidget(self.cancel_edit)
+
     def clear(self) -> None:
         self.edit.clear()
 
@@ -121,6 +167,13 @@ class Composer(QFrame):
     def _submit(self) -> None:
         if not self._busy and self.text.strip():
             self.send_requested.emit(self.text)
+
+    def escape(self) -> None:
+        """Esc leaves an edit; otherwise it stops an answer."""
+        if self.edit_bar.isVisible():
+            self.edit_cancelled.emit()
+        elif self._busy:
+            self.stop_requested.emit()
 
     def _clicked(self) -> None:
         if self._busy:

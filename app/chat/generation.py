@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from app.store.records import Message, Status
 from engine.messages import (
@@ -16,8 +14,11 @@ from engine.messages import (
     PrefillProgress,
     TokenEvent,
 )
+from engine.text.reasoning import ReasoningSplitter
 
 MEASURABLE = 0.2  # seconds; a speed over less than that is noise
+
+FEWEST_STEPS = 4  # between tokens, for percentiles
 
 _STATUS = {
     FinishReason.STOP: Status.COMPLETE,
@@ -34,13 +35,16 @@ class Generation:
 
     request_id: str
     message: Message
-    clock: Callable[[], float] = time.monotonic
     prompt_tokens: int = 0
     prefilled_tokens: int = 0
     tokens: int = 0
     stopping: bool = False
     first_token_at: float | None = None
     last_token_at: float | None = None
+    _steps: list[float] = field(default_factory=list)  # seconds between tokens
+    _splitter: ReasoningSplitter = field(default_factory=ReasoningSplitter)
+    _reasoning_since: float | None = None
+    _reasoning_done: bool = False
 
     @property
     def decode_speed(self) -> float:
@@ -66,27 +70,56 @@ class Generation:
         self.prefilled_tokens = event.done_tokens
         self.prompt_tokens = event.total_tokens
 
-    def token(self, event: TokenEvent) -> str:
-        """Append the text; returns what was appended."""
-        now = self.clock()
+    def token(self, event: TokenEvent, now: float) -> str:
+        """Append the text; returns what was appended. `now` is when the event left the engine, in seconds."""
         if event.tokens:
+            if self.last_token_at is not None:
+                step = (now - self.last_token_at) / event.tokens
+                self._steps.extend([step] * event.tokens)
             if self.first_token_at is None:
                 self.first_token_at = now
             self.last_token_at = now
             self.tokens += event.tokens
         self.message.content += event.text
+        self._watch_reasoning(event.text, now)
         return event.text
 
-    def finished(self, event: GenerationFinished) -> None:
+    def _watch_reasoning(self, text: str, now: float) -> None:
+        """How long the model thought before it answered."""
+        if self._reasoning_done or not text:
+            return
+        self._splitter.push(text)
+        if self._splitter.reasoning and self._reasoning_since is None:
+            self._reasoning_since = now
+        elif self._reasoning_since is not None and not self._splitter.reasoning:
+            self._end_reasoning(now)
+
+    def _end_reasoning(self, now: float) -> None:
+        if self._reasoning_since is not None and not self._reasoning_done:
+            self.message.details["reasoning_seconds"] = now - self._reasoning_since
+            self._reasoning_done = True
+
+    def finished(self, event: GenerationFinished, now: float) -> None:
         message = self.message
+        self._end_reasoning(now)
         message.status = _STATUS[event.reason]
         message.details["reason"] = event.reason.value
         if event.stats is not None:
             message.details.update(stats_details(event.stats))
+        message.details.update(step_details(self._steps))
         if event.error is not None:
             error = asdict(event.error)
             del error["detail"]
             message.details["error"] = error
+
+
+def step_details(steps: list[float]) -> dict[str, float]:
+    """Median and 99th percentile of the time per output token, where enough tokens were measured."""
+    if len(steps) < FEWEST_STEPS:
+        return {}
+    ordered = sorted(steps)
+    last = len(ordered) - 1
+    return {"tpot_p50": ordered[round(0.5 * last)], "tpot_p99": ordered[round(0.99 * last)]}
 
 
 def stats_details(stats: GenerationStats) -> dict[str, float]:

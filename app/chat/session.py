@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import fields
 
@@ -9,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.conversations import Conversations
 from app.chat.generation import Generation
-from app.engine_client import EngineClient
+from app.engine_client import Arrival, EngineClient
 from app.model_controller import ModelController
 from app.store.records import Message, Status, new_id
 from app.store.store_thread import StoreThread
@@ -30,6 +31,7 @@ from engine.messages import (
     SamplingParams,
     TokenEvent,
 )
+from engine.text.reasoning import split_reasoning
 
 
 class ChatSession(QObject):
@@ -40,6 +42,7 @@ class ChatSession(QObject):
     message_added = Signal(object)  # Message, at the end of the path
     message_grew = Signal(object, str)  # Message, appended text
     message_changed = Signal(object)  # Message: its status or details
+    message_replaced = Signal(object)  # Message: its content
     progressed = Signal(object)  # Generation, on screen
     busy_changed = Signal(bool)  # whether the conversation on screen is being answered
     finished = Signal(object)  # Message, on screen or not
@@ -135,6 +138,53 @@ class ChatSession(QObject):
             self._remove(message_id)
         self._answer(parent, overflow)
 
+    def edit(self, message_id: str, text: str) -> None:
+        """The owner's message: a new version, answered anew. An answer: changed in place, what follows stays."""
+        if self._tree is None or self.is_busy or message_id not in self._tree or not text.strip():
+            return
+        old = self._tree[message_id]
+        if old.role == "assistant":
+            old.content = text
+            old.details["edited"] = True
+            self._put([old])
+            self.message_replaced.emit(old)
+            return
+        message = Message(new_id(), old.conversation_id, old.parent_id, old.role, text)
+        self._add(message)
+        self.path_changed.emit()
+        self._answer(message.id)
+
+    def show_version(self, message_id: str, step: int) -> None:
+        """Another version of a turn, with everything that followed it."""
+        if self._tree is None or self.is_busy:
+            return
+        versions = self._tree.siblings(message_id)
+        number = [version.id for version in versions].index(message_id) + step
+        if 0 <= number < len(versions):
+            self._put(self._tree.select(versions[number].id))
+            self.path_changed.emit()
+
+    def versions(self, message: Message) -> tuple[int, int]:
+        """(which, of how many) versions of its turn this message is, from 1."""
+        if self._tree is None or message.id not in self._tree:
+            return 1, 1
+        versions = self._tree.siblings(message.id)
+        return [version.id for version in versions].index(message.id) + 1, len(versions)
+
+    def delete(self, message_id: str) -> list[Message]:
+        """Take a message and what follows it out; `undelete` takes the result."""
+        if self._tree is None or self.is_busy or message_id not in self._tree:
+            return []
+        return self._remove(message_id)
+
+    def undelete(self, removed: list[Message]) -> None:
+        tree, parent = self._tree, removed[0].parent_id
+        if tree is None or tree.conversation_id != removed[0].conversation_id or self.is_busy:
+            return
+        if parent is None or parent in tree:
+            self._put(tree.restore(removed))
+            self.path_changed.emit()
+
     def stop(self) -> None:
         generation = self.generation
         if generation is not None and not generation.stopping:
@@ -164,13 +214,14 @@ class ChatSession(QObject):
         self._put(self._tree.add(message))
         self._conversations.touch(message.conversation_id)
 
-    def _remove(self, message_id: str) -> None:
+    def _remove(self, message_id: str) -> list[Message]:
         assert self._tree is not None
         removed, changed = self._tree.remove(message_id)
         ids = [message.id for message in removed]
         self._store.call(lambda store: store.delete_messages(ids))
         self._put(changed)
         self.path_changed.emit()
+        return removed
 
     def _put(self, messages: Iterable[Message]) -> None:
         copies = [_copy(message) for message in messages]
@@ -179,16 +230,16 @@ class ChatSession(QObject):
 
     # --- events ---
 
-    def handle_all(self, events: list[Event]) -> None:
+    def handle_all(self, arrivals: list[Arrival]) -> None:
         """One drained batch: the text of each answer is put together before the screen hears of it."""
         grown: dict[str, list[str]] = {}
-        for event in events:
+        for moment, event in arrivals:
             if isinstance(event, TokenEvent):
                 if (generation := self._generations.get(event.request_id)) is not None:
-                    grown.setdefault(event.request_id, []).append(generation.token(event))
+                    grown.setdefault(event.request_id, []).append(generation.token(event, moment))
                 continue
             self._tell_grown(grown)
-            self._handle(event)
+            self._handle(event, moment)
         self._tell_grown(grown)
 
     def _tell_grown(self, grown: dict[str, list[str]]) -> None:
@@ -203,7 +254,7 @@ class ChatSession(QObject):
                 self.progressed.emit(generation)
         grown.clear()
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event, moment: float) -> None:
         match event:
             case GenerationStarted(request_id=request_id):
                 if (generation := self._generations.get(request_id)) is not None:
@@ -214,7 +265,7 @@ class ChatSession(QObject):
                     generation.prefill(event)
                     self._tell_progress(generation)
             case GenerationFinished(request_id=request_id):
-                self._finish(event)
+                self._finish(event, moment)
             case EngineStopped(error=error):
                 self._fail_all(error)
 
@@ -222,11 +273,11 @@ class ChatSession(QObject):
         if generation.message.conversation_id == self.conversation_id:
             self.progressed.emit(generation)
 
-    def _finish(self, event: GenerationFinished) -> None:
+    def _finish(self, event: GenerationFinished, moment: float) -> None:
         generation = self._generations.pop(event.request_id, None)
         if generation is None:
             return
-        generation.finished(event)
+        generation.finished(event, moment)
         message = generation.message
         self._put([message])
         if self._generation_in(message.conversation_id) is None:
@@ -240,7 +291,7 @@ class ChatSession(QObject):
         """The engine is gone: every answer that was being written keeps its text and says why it ends."""
         reason = error or ErrorInfo("EngineStopped", "The engine has stopped.")
         for request_id in list(self._generations):
-            self._finish(GenerationFinished(request_id, FinishReason.ERROR, None, reason))
+            self._finish(GenerationFinished(request_id, FinishReason.ERROR, None, reason), time.monotonic())
 
     def _generation_in(self, conversation_id: str | None) -> Generation | None:
         for generation in self._generations.values():
@@ -250,11 +301,12 @@ class ChatSession(QObject):
 
 
 def prompt_messages(path: Iterable[Message]) -> Iterable[ChatMessage]:
-    """What the model is told of a path: everything but answers that never began."""
+    """What the model is told of a path: neither answers that never began nor what it thought before."""
     for message in path:
         if message.role == "assistant" and not message.content:
             continue
-        yield ChatMessage(message.role, message.content)  # type: ignore[arg-type]
+        content = split_reasoning(message.content).answer if message.role == "assistant" else message.content
+        yield ChatMessage(message.role, content)  # type: ignore[arg-type]
 
 
 def _copy(message: Message) -> Message:

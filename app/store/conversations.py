@@ -81,9 +81,9 @@ class ConversationStore:
     # --- messages ---
 
     def messages(self, conversation_id: str) -> list[Message]:
-        """The whole tree, in the order of writing."""
+        """The whole tree, oldest first."""
         rows = self._connection.execute(
-            f"SELECT {_MESSAGE} FROM messages WHERE conversation_id = ? ORDER BY rowid", (conversation_id,)
+            f"SELECT {_MESSAGE} FROM messages WHERE conversation_id = ? ORDER BY created_at, rowid", (conversation_id,)
         )
         return [_message(row) for row in rows]
 

@@ -56,7 +56,7 @@ def test_events_come_in_order_and_in_batches(client, qtbot):
     thread.start()
     qtbot.waitUntil(lambda: sum(len(events) for _, events in client.batches) == 3000, timeout=20000)
     thread.join()
-    assert [event.text for _, events in client.batches for event in events] == [str(n) for n in range(3000)]
+    assert [arrival.event.text for _, events in client.batches for arrival in events] == [str(n) for n in range(3000)]
     gaps = [b - a for (a, _), (b, _) in zip(client.batches, client.batches[1:], strict=False)]
     assert all(gap > DRAIN_INTERVAL * 0.8 for gap in gaps)
 
@@ -70,8 +70,8 @@ def test_an_engine_that_cannot_be_made_is_told(qapp, qtbot):
     client.drained.connect(seen.extend)
     client.start()
     qtbot.waitUntil(lambda: bool(seen))
-    assert isinstance(seen[0], EngineStopped)
-    assert "no kernels" in seen[0].error.cause
+    assert isinstance(seen[0].event, EngineStopped)
+    assert "no kernels" in seen[0].event.error.cause
     client.close()
 
 
@@ -79,7 +79,7 @@ def test_nothing_is_delivered_after_close(client, qtbot):
     client.gate.set()
     client.start()
     client.send(LoadModel("a"))
-    qtbot.waitUntil(lambda: any(isinstance(e, ModelLoaded) for _, batch in client.batches for e in batch))
+    qtbot.waitUntil(lambda: any(isinstance(e.event, ModelLoaded) for _, batch in client.batches for e in batch))
     client.close()
     count = len(client.batches)
     client.engines[0].emit(TokenEvent("r", "late"))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 QUESTION = "What is a mosaic made of? Please show me an example in Python as well, and a table of materials."
 
-ANSWER = """Sure — here is a **short tour** of what a mosaic is made of, with `inline code` and a \
+ANSWER = """<think>The person wants a short tour.
+A list, some code, a table: that is all.</think>
+
+Sure — here is a **short tour** of what a mosaic is made of, with `inline code` and a \
 [link](https://example.org).
 
 ## Materials

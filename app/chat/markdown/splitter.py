@@ -28,6 +28,7 @@ class Block:
     source: str = ""
     language: str = ""
     part: int = 0
+    joined: bool = False  # the piece before ends inside a line
     closed: bool = False
 
 
@@ -142,7 +143,7 @@ class BlockSplitter:
             line, self._pending = self._pending[:cut], self._pending[cut:]
             self._line(line)
             if self._fence:
-                self._next_piece()
+                self._next_piece(joined=True)
             else:
                 self._close()
 
@@ -157,13 +158,13 @@ class BlockSplitter:
         self._lines.append(line)
         self._size += len(line) + 1
 
-    def _next_piece(self) -> None:
+    def _next_piece(self, *, joined: bool = False) -> None:
         """Close the open piece of code and go on with the next one."""
         assert self._open is not None
         fence, indent, block = self._fence, self._fence_indent, self._open
         self._close()
         self._fence, self._fence_indent = fence, indent
-        self._start(Block("code", language=block.language, part=block.part + 1))
+        self._start(Block("code", language=block.language, part=block.part + 1, joined=joined))
 
     def _close(self) -> None:
         if self._open is not None:

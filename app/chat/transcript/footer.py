@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
 from app.chat.answer_facts import progress, summary, tooltip
 from app.chat.generation import Generation
 from app.store.records import Message, Status
 from app.theme.theme import Theme
 from app.translation import tr
+
+COPIED_MS = 1500
 
 
 class ElidedLabel(QLabel):
@@ -28,23 +30,32 @@ class ElidedLabel(QLabel):
 
 
 class MessageFooter(QWidget):
-    """Buttons emit the message they belong to; one footer serves many messages, one after another."""
+    """One footer serves many messages, one after another.
 
-    copy_requested = Signal(object)
-    regenerate_requested = Signal(object)
+    Actions are named "copy", "edit", "regenerate", "continue", "delete", "copy_markdown", "details".
+    """
+
+    action_requested = Signal(str, object)  # action, Message
+    version_requested = Signal(object, int)  # Message, -1 or +1
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("footer")
         self._theme = theme
         self.message: Message | None = None
+        self._read_only = False
         self._layout = QHBoxLayout(self)
         self._layout.setContentsMargins(0, 2, 0, 2)
         self._layout.setSpacing(2)
-        self.copy = self._button("copy", tr("Copy"), lambda: self.copy_requested.emit(self.message))
-        self.regenerate = self._button(
-            "refresh", tr("Answer again"), lambda: self.regenerate_requested.emit(self.message)
-        )
+        self.earlier = self._button("chevron-left", tr("Earlier version"), lambda: self._step(-1))
+        self.version = QLabel(self)
+        self.version.setObjectName("version")
+        self._layout.addWidget(self.version)
+        self.later = self._button("chevron-right", tr("Later version"), lambda: self._step(1))
+        self.copy = self._button("copy", tr("Copy"), self._copy)
+        self.edit = self._button("pencil", tr("Edit"), lambda: self._act("edit"))
+        self.regenerate = self._button("refresh", tr("Answer again"), lambda: self._act("regenerate"))
+        self.more = self._button("more", tr("More"), self._open_menu)
         self.facts = ElidedLabel(self)
         self.facts.setObjectName("facts")
         self.facts.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -53,26 +64,78 @@ class MessageFooter(QWidget):
         self.apply_theme()
         theme.changed.connect(self.apply_theme)
 
-    def show_message(self, message: Message, *, can_regenerate: bool) -> None:
+    def show_message(self, message: Message, versions: tuple[int, int]) -> None:
+        """`versions`: which of how many versions of its turn this is."""
         self.message = message
         is_answer = message.role == "assistant"
         streaming = message.status is Status.STREAMING
-        self.copy.setVisible(not streaming)
+        number, count = versions
+        for widget in (self.earlier, self.version, self.later):
+            widget.setVisible(count > 1 and not streaming)
+        self.version.setText(f"{number}/{count}")
+        self.version.setAccessibleName(tr("Version {number} of {count}", number=number, count=count))
+        self.earlier.setEnabled(number > 1)
+        self.later.setEnabled(number < count)
+        for button in (self.copy, self.more):
+            button.setVisible(not streaming)
+        self.edit.setVisible(not is_answer)
         self.regenerate.setVisible(is_answer and not streaming)
-        self.regenerate.setEnabled(can_regenerate)
         self.facts.setText("")
         self.facts.setToolTip("")
-        self._layout.setDirection(QHBoxLayout.Direction.LeftToRight if is_answer else QHBoxLayout.Direction.RightToLeft)
+        directions = QBoxLayout.Direction
+        self._layout.setDirection(directions.LeftToRight if is_answer else directions.RightToLeft)
         if is_answer and not streaming:
             self.facts.setText(summary(message))
             self.facts.setToolTip(tooltip(message))
 
+    def set_read_only(self, read_only: bool) -> None:
+        """While an answer is being written, the conversation stays as it is."""
+        self._read_only = read_only
+        self.edit.setEnabled(not read_only)
+        self.regenerate.setEnabled(not read_only)
+
     def show_progress(self, generation: Generation) -> None:
         self.facts.setText(progress(generation))
 
+    def build_menu(self) -> QMenu:
+        menu = QMenu(self)
+        is_answer = self.message is not None and self.message.role == "assistant"
+        if is_answer:
+            menu.addAction(self._theme.icon("copy"), tr("Copy as Markdown"), lambda: self._act("copy_markdown"))
+            menu.addAction(self._theme.icon("info"), tr("Details"), lambda: self._act("details"))
+        edit = menu.addAction(self._theme.icon("pencil"), tr("Edit"), lambda: self._act("edit"))
+        menu.addSeparator()
+        delete = menu.addAction(self._theme.icon("trash"), tr("Delete from here"), lambda: self._act("delete"))
+        for action in (edit, delete):
+            action.setEnabled(not self._read_only)
+        return menu
+
     def apply_theme(self) -> None:
-        self.copy.setIcon(self._theme.icon("copy"))
-        self.regenerate.setIcon(self._theme.icon("refresh"))
+        for button, icon in (
+            (self.earlier, "chevron-left"),
+            (self.later, "chevron-right"),
+            (self.copy, "copy"),
+            (self.edit, "pencil"),
+            (self.regenerate, "refresh"),
+            (self.more, "more"),
+        ):
+            button.setIcon(self._theme.icon(icon))
+
+    def _open_menu(self) -> None:
+        self.build_menu().popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+
+    def _copy(self) -> None:
+        self._act("copy")
+        self.copy.setIcon(self._theme.icon("check", "accent"))
+        QTimer.singleShot(COPIED_MS, self.copy, lambda: self.copy.setIcon(self._theme.icon("copy")))
+
+    def _act(self, action: str) -> None:
+        if self.message is not None:
+            self.action_requested.emit(action, self.message)
+
+    def _step(self, step: int) -> None:
+        if self.message is not None and not self._read_only:
+            self.version_requested.emit(self.message, step)
 
     def _button(self, icon: str, name: str, run: object) -> QToolButton:
         button = QToolButton(self)

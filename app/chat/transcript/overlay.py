@@ -9,10 +9,12 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QToolButton
 
 from app.chat.generation import Generation
-from app.chat.transcript.block_view import CodeView
+from app.chat.transcript.code_view import CodeView
 from app.chat.transcript.footer import MessageFooter
 from app.chat.transcript.message_view import FOOTER_HEIGHT, MessageView
+from app.chat.transcript.plain_view import ThinkingHeader
 from app.chat.transcript.style import CODE_HEADER
+from app.chat.transcript.thinking_button import ThinkingButton
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -33,6 +35,7 @@ class Overlay:
         self._free: list[MessageFooter] = []
         self._code_buttons: list[QToolButton] = []
         self._code: list[tuple[CodeView, MessageView]] = []
+        self._thinking: dict[str, ThinkingButton] = {}
         self._read_only = False
         self._progress: dict[str, Generation] = {}
         theme.changed.connect(self._apply_theme)
@@ -42,6 +45,10 @@ class Overlay:
         shown = {message.message.id for _, message, _ in visible}
         for key in [key for key in self._footers if key not in shown]:
             self.forget(key)
+        for key in [key for key in self._thinking if key not in shown]:
+            button = self._thinking.pop(key)
+            button.hide()
+            button.deleteLater()
         transcript = self._transcript
         left, width = (
             round(transcript.column_left()),
@@ -55,6 +62,7 @@ class Overlay:
             footer.show()
             if message.is_built:
                 self._place_code(message, top, left + width)
+                self._place_thinking(message, top, left)
         for button in self._code_buttons[len(self._code) :]:
             button.hide()
 
@@ -65,6 +73,10 @@ class Overlay:
             footer.hide()
             self._free.append(footer)
 
+    def forget_all(self) -> None:
+        for key in list(self._footers):
+            self.forget(key)
+
     def show_progress(self, generation: Generation) -> None:
         footer = self._footers.get(generation.message.id)
         if footer is not None:
@@ -73,25 +85,44 @@ class Overlay:
     def set_read_only(self, read_only: bool) -> None:
         self._read_only = read_only
         for footer in self._footers.values():
-            if footer.message is not None:
-                footer.regenerate.setEnabled(not read_only)
+            footer.set_read_only(read_only)
 
     def _take(self, message: MessageView) -> MessageFooter:
         if self._free:
             footer = self._free.pop()
         else:
             footer = MessageFooter(self._theme, self._transcript.viewport())
-            footer.copy_requested.connect(self._transcript.copy_requested)
-            footer.regenerate_requested.connect(self._transcript.regenerate_requested)
-        footer.show_message(message.message, can_regenerate=not self._read_only)
+            footer.action_requested.connect(self._transcript.action_requested)
+            footer.version_requested.connect(self._transcript.version_requested)
+        footer.show_message(message.message, self._transcript.versions(message.message))
+        footer.set_read_only(self._read_only)
         self._footers[message.message.id] = footer
         return footer
+
+    # --- reasoning ---
+
+    def _place_thinking(self, message: MessageView, top: float, left: int) -> None:
+        key = message.message.id
+        header = message.views[0] if message.views else None
+        if not isinstance(header, ThinkingHeader):
+            if (button := self._thinking.pop(key, None)) is not None:
+                button.hide()
+                button.deleteLater()
+            return
+        if key not in self._thinking:
+            button = ThinkingButton(self._theme, self._transcript.viewport())
+            button.clicked.connect(lambda: self._transcript.toggle_reasoning(key))
+            self._thinking[key] = button
+        button = self._thinking[key]
+        button.show_state(message)
+        button.move(left - BUTTON_INSET, round(top))
+        button.show()
 
     # --- code ---
 
     def _place_code(self, message: MessageView, top: float, right: int) -> None:
         height = self._transcript.viewport().height()
-        for block, block_top in zip(message.views, message.tops(), strict=True):
+        for _, block, block_top in message.blocks_from(-top):
             y = top + block_top
             if y > height:
                 break
@@ -120,12 +151,12 @@ class Overlay:
         """All pieces of the block, exactly as they were written."""
         first, message = self._code[number]
         start = message.views.index(first)
-        pieces = [first.source]
+        code = first.source
         for block in message.views[start + 1 :]:
             if not isinstance(block, CodeView) or block.part == 0:
                 break
-            pieces.append(block.source)
-        QGuiApplication.clipboard().setText("\n".join(pieces))
+            code += block.break_before + block.source
+        QGuiApplication.clipboard().setText(code)
         self._confirm(self._code_buttons[number])
 
     def _confirm(self, button: QToolButton) -> None:

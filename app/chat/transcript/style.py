@@ -21,6 +21,7 @@ class TranscriptStyle:
     body: QFont
     code: QFont
     small: QFont
+    reasoning: QFont
     heading_sizes: tuple[int, ...]
     paragraph_gap: float
     item_gap: float
@@ -48,6 +49,7 @@ class TranscriptStyle:
             body=theme.font(sizes.body),
             code=theme.mono(sizes.code),
             small=theme.font(sizes.small),
+            reasoning=theme.font(sizes.body - 1),
             heading_sizes=tuple(sizes.heading(level) for level in range(1, 7)),
             paragraph_gap=sizes.body * 0.8,
             item_gap=sizes.body * 0.3,

@@ -6,6 +6,8 @@ the text on screen stays where it is: an anchor block is kept in place, or the b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
@@ -33,6 +35,7 @@ from app.translation import tr
 STICK_DISTANCE = 64  # pixels from the bottom within which the reader counts as being there
 GROW_INTERVAL_MS = 33
 AHEAD = 300  # pixels above and below the screen that are laid out too
+FEEDS_PER_LAYOUT = 8  # slices of a very long message between two looks at the screen
 RELEASE_DISTANCE = 6000  # pixels from the screen at which layouts are given back
 COPY_LAYOUT_LIMIT = 400  # blocks of a selection that are laid out to be copied; more: their source is taken
 
@@ -41,8 +44,8 @@ class Transcript(QAbstractScrollArea):
     """Shows messages; knows nothing of where they come from."""
 
     link_activated = Signal(str)
-    copy_requested = Signal(object)  # Message
-    regenerate_requested = Signal(object)  # Message
+    action_requested = Signal(str, object)  # name of an action (see MessageFooter), Message
+    version_requested = Signal(object, int)  # Message, step to another version of its turn
     at_bottom_changed = Signal(bool)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -61,12 +64,14 @@ class Transcript(QAbstractScrollArea):
         self._active: set[int] = set()  # messages whose blocks may be laid out
         self._selection = Selection()
         self._overlay = Overlay(self, theme)
+        self.versions: Callable[[Message], tuple[int, int]] = lambda _message: (1, 1)
         self._stick = True
         self._moving = False  # the scroll bar is set by us, not by the reader
         self._pressed_link = ""
         self._dragging = False
         self._grow_timer = _timer(self, GROW_INTERVAL_MS, self._grow_now)
         self._growing: set[str] = set()
+        self._feeds = 0
         self._feed_timer = _timer(self, 0, self._feed_on)
         self._drag_timer = _timer(self, 40, self._drag_on, single=False)
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
@@ -92,6 +97,7 @@ class Transcript(QAbstractScrollArea):
         self._growing &= self._by_id.keys()
         self._active = {index for index, view in enumerate(self._messages) if view.is_built}
         self._selection.clear()
+        self._overlay.forget_all()
         self._column.set_items(self._messages)
         if not keep_place:
             self._stick = True
@@ -126,6 +132,27 @@ class Transcript(QAbstractScrollArea):
         view.refresh()
         self._overlay.forget(message.id)
         self._column.update()
+        self._layout_visible()
+
+    def replace(self, message: Message) -> None:
+        """The content of a message is another one."""
+        if (view := self._by_id.get(message.id)) is not None:
+            view.replace()
+            self._selection.clear()
+            self._overlay.forget(message.id)
+            self._column.update()
+            self._layout_visible()
+
+    def toggle_reasoning(self, message_id: str) -> None:
+        """Fold or unfold what a model thought; the header stays where it is."""
+        view = self._by_id[message_id]
+        index = self._messages.index(view)
+        value = self.verticalScrollBar().value()
+        view.toggle_reasoning()
+        self._set_stick(False, move=False)
+        self._column.update(index)
+        self._set_range()
+        self._move_to(value)
         self._layout_visible()
 
     def show_progress(self, generation: Generation) -> None:
@@ -210,12 +237,11 @@ class Transcript(QAbstractScrollArea):
 
     @staticmethod
     def _layout_blocks(message: MessageView, top: float, bottom: float, width: float) -> None:
-        tops = message.tops()
         grown = False
-        for block, block_top in zip(message.views, tops, strict=True):
+        for _, block, block_top in message.blocks_from(top):
             if block_top > bottom:
                 break
-            if block_top + block.height < top or block.is_laid_out:
+            if block.is_laid_out:
                 continue
             before = block.height
             block.layout(width)
@@ -245,15 +271,10 @@ class Transcript(QAbstractScrollArea):
         index = self._column.index_at(y)
         inside = y - self._column.tops[index]
         view = self._messages[index]
-        block = 0
-        if view.is_built:
-            for number, top in enumerate(view.tops()):
-                if top > inside:
-                    break
-                block = number
-            if view.views:
-                inside -= view.tops()[block]
-        return Anchor(index, block, inside)
+        if not view.is_built or not view.views:
+            return Anchor(index, 0, inside)
+        number, _, top = next(view.blocks_from(inside))
+        return Anchor(index, number, inside - top)
 
     def _restore(self, anchor: Anchor) -> None:
         view = self._messages[anchor.message]
@@ -293,8 +314,13 @@ class Transcript(QAbstractScrollArea):
         if index is None:
             return
         anchor = self._anchor()
-        self._messages[index].feed_slice()
+        view = self._messages[index]
+        view.feed_slice()
         self._column.update(index)
+        self._feeds += 1
+        if not view.is_fed and self._feeds % FEEDS_PER_LAYOUT:
+            self._feed_timer.start()
+            return
         self._set_range()
         if not self._stick:
             self._restore(anchor)
@@ -345,13 +371,12 @@ class Transcript(QAbstractScrollArea):
         for index, message, top in self.visible_messages():
             if not message.is_built:
                 continue
-            for number, (block, block_top) in enumerate(zip(message.views, message.tops(), strict=True)):
+            for number, block, block_top in message.blocks_from(clip.top() - top):
                 y = top + block_top
                 if y > clip.bottom():
                     break
-                if y + block.height >= clip.top():
-                    span = self._selection.span(index, number, block.length)
-                    block.paint(painter, QPointF(left, y), clip, span)
+                span = self._selection.span(index, number, block.length)
+                block.paint(painter, QPointF(left, y), clip, span)
         painter.end()
 
     # --- selecting and links ---
@@ -363,7 +388,7 @@ class Transcript(QAbstractScrollArea):
         for index, message, top in self.visible_messages():
             if not message.is_built:
                 continue
-            for number, (block, block_top) in enumerate(zip(message.views, message.tops(), strict=True)):
+            for number, block, block_top in message.blocks_from(point.y() - top):
                 y = top + block_top
                 if found is not None and y > point.y():
                     return found
@@ -450,12 +475,12 @@ class Transcript(QAbstractScrollArea):
             return ""
         first, last = bounds
         width = self._column_width()
-        pieces: list[str] = []
+        pieces: list[tuple[str, str]] = []  # what stands before, text
         laid_out = 0
         for index in range(first.message, min(last.message, len(self._messages) - 1) + 1):
             message = self._messages[index]
             if not message.is_built and laid_out > COPY_LAYOUT_LIMIT:
-                pieces.append(message.message.content)
+                pieces.append(("\n\n", message.message.content))
                 continue
             message.build()
             for number, block in enumerate(message.views):
@@ -465,11 +490,11 @@ class Transcript(QAbstractScrollArea):
                 if block.is_laid_out:
                     span = self._selection.span(index, number, block.length)
                     if span is not None:
-                        pieces.append(block.text(span))
+                        pieces.append((block.break_before, block.text(span)))
                 elif (first.message, first.block) <= (index, number) <= (last.message, last.block):
-                    pieces.append(block.source)
+                    pieces.append((block.break_before, block.source))
         self._column.update()
-        return "\n\n".join(piece.strip("\n") for piece in pieces)
+        return "".join(("" if number == 0 else gap) + text for number, (gap, text) in enumerate(pieces))
 
     def copy_selection(self) -> None:
         if text := self.selected_text():

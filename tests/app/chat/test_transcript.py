@@ -7,7 +7,9 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from app.chat.transcript.block_view import CodeView, MarkdownView, Span
+from app.chat.transcript.block_view import Span
+from app.chat.transcript.code_view import CodeView
+from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.selection import TextPlace
 from app.chat.transcript.style import TranscriptStyle
 from app.chat.transcript.transcript import STICK_DISTANCE, Transcript
