@@ -44,7 +44,7 @@ class Setting:
         return ""
 
 
-GENERAL, APPEARANCE, ENGINE, CHAT = "General", "Appearance", "Engine", "Chat"
+GENERAL, APPEARANCE, ENGINE, CHAT, HUB = "General", "Appearance", "Engine", "Chat", "Hub"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -99,6 +99,52 @@ SETTINGS: tuple[Setting, ...] = (
         "Automatic uses Tessera's own engine wherever it knows the model.",
         choices=(("auto", "Automatic"), ("native", "Native only"), ("compatibility", "Compatibility only")),
         needs_reload=True,
+    ),
+    Setting(
+        "hub_endpoint",
+        "",
+        HUB,
+        "Hub address",
+        "Where models are searched and fetched, for instance a mirror. Empty: HF_ENDPOINT, or huggingface.co.",
+    ),
+    Setting(
+        "hub_proxy",
+        "",
+        HUB,
+        "Proxy",
+        "As http://user:password@host:port. Empty: the system's; “none”: no proxy at all.",
+    ),
+    Setting(
+        "hub_ca_file",
+        "",
+        HUB,
+        "Additional certificates",
+        "A PEM file, for companies whose proxy signs its own certificates.",
+    ),
+    Setting(
+        "hub_offline",
+        False,
+        HUB,
+        "Offline mode",
+        "Ask nothing of the network, whatever is pressed.",
+    ),
+    Setting(
+        "download_parallel",
+        2,
+        HUB,
+        "Downloads at the same time",
+        "The others wait in the queue.",
+        minimum=1,
+        maximum=8,
+    ),
+    Setting(
+        "download_limit",
+        0,
+        HUB,
+        "Speed limit",
+        "For all downloads together, in kB per second. Automatic: as fast as it goes.",
+        minimum=0,
+        maximum=10_000_000,
     ),
     Setting("last_model", "", GENERAL, "Last model", "Loaded when the application starts.", shown=False),
     Setting("window_geometry", "", GENERAL, "Window", "Place and size of the window.", shown=False),

@@ -180,7 +180,7 @@ def translate(error: Exception, connection: Connection, repository: str = "") ->
         return UnreachableError(endpoint, _reason(error), _is_permanent(error))
     return ServerError(
         f"{endpoint} gave an answer that makes no sense ({type(error).__name__}).",
-        remedy="Is this address a hub? See Preferences, Hub.",
+        remedy="Is this address a hub? See Settings, Hub.",
     )
 
 
@@ -197,7 +197,7 @@ def status_error(response: httpx2.Response, repository: str, endpoint: str) -> H
         return NotFoundError(
             f"{repository or response.url.path} was not found on {endpoint}"
             f"{', or it is private' if code == 'RepoNotFound' or status == 401 else ''}.",
-            remedy="Check the name; for a private repository enter an access token under Preferences, Hub.",
+            remedy="Check the name; for a private repository enter an access token under Settings, Hub.",
         )
     if status == 407:
         return UnreachableError(endpoint, "the proxy asks for a user name and a password", permanent=True)

@@ -92,4 +92,4 @@ class LibraryStore:
     def _save(self) -> None:
         with contextlib.suppress(OSError):
             values = {"models": self._models, "folders": self._folders, "files": self._files}
-            write_json(self._path, values)
+            write_json(self._path, values, durable=False)

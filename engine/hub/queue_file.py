@@ -82,7 +82,7 @@ class QueueFile:
         if not self._mine:
             return
         with contextlib.suppress(OSError):  # a full disk must not stop the download that could be finished
-            write_json(self._path, [asdict(one) | {"folder": str(one.folder)} for one in wanted])
+            write_json(self._path, [asdict(one) | {"folder": str(one.folder)} for one in wanted], durable=False)
 
     def close(self) -> None:
         if self._mine:

@@ -58,12 +58,16 @@ def remove_record(file: Path) -> None:
         record_path(file).unlink()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Replace `path` in one step: after a crash it holds the old text or the new text, never half of one."""
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+    """Replace `path` in one step: after a crash it holds the old text or the new text, never half of one.
+
+    `durable` waits for the disk, so that it holds after a power cut too; not for a window's own thread.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
     with scratch.open("w", encoding="utf-8") as stream:
         json.dump(value, stream, ensure_ascii=False, indent=1)
-        stream.flush()
-        os.fsync(stream.fileno())
+        if durable:
+            stream.flush()
+            os.fsync(stream.fileno())
     scratch.replace(path)

@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import httpx2
+from huggingface_hub import ModelInfo
 from huggingface_hub import RepoFile as HubFile
 from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import paginate  # type: ignore[attr-defined]
 
 from engine.hub.connection import Connection, status_error, stoppable, translate
 from engine.hub.names import Listing, RepoFile, fold
@@ -18,7 +20,7 @@ from engine.hub.names import Listing, RepoFile, fold
 Sort = Literal["downloads", "likes", "recent"]
 PAGE = 50
 README_BYTES = 512 << 10
-_SORT_KEYS: dict[Sort, str] = {"downloads": "downloads", "likes": "likes", "recent": "last_modified"}
+_SORT_KEYS: dict[Sort, str] = {"downloads": "downloads", "likes": "likes", "recent": "lastModified"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,14 @@ class Search:
     def __init__(self, connection: Connection, text: str, sort: Sort = "downloads") -> None:
         self.stop = threading.Event()
         self._connection = connection
-        self._rows: Iterator[Any] = iter(
-            connection.api.list_models(
-                search=text.strip() or None,
-                filter="gguf",
-                sort=cast(Any, _SORT_KEYS[sort]),
-                # The properties a row shows; without this list the answer names every file of every repository.
-                expand=["downloads", "likes", "lastModified", "gated", "private", "tags", "gguf"],
-            )
-        )
+        url = f"{connection.settings.endpoint}/api/models"
+        params: dict[str, Any] = {"filter": "gguf", "sort": _SORT_KEYS[sort], "limit": PAGE}
+        # The properties a row shows; without this list the answer names every file of every repository.
+        params["expand"] = ["downloads", "likes", "lastModified", "gated", "private", "tags", "gguf"]
+        if text.strip():
+            params["search"] = text.strip()
+        # Not HfApi.list_models: it asks for one page of a thousand rows, or for no more than its limit.
+        self._rows: Iterator[Any] = iter(paginate(url, params, connection.headers(httpx2.URL(url))))
         self.finished = False
 
     def next_page(self, rows: int = PAGE) -> tuple[RepositorySummary, ...]:
@@ -77,8 +78,9 @@ class Search:
         found: list[RepositorySummary] = []
         with stoppable(self.stop):
             try:
+                info: Any = ModelInfo  # untyped
                 while len(found) < rows:
-                    found.append(_summary(next(self._rows)))
+                    found.append(_summary(info(**next(self._rows))))
             except StopIteration:
                 self.finished = True
             except Exception as error:

@@ -1,0 +1,1 @@
+"""The library: find models, download them, and see what is on this machine."""

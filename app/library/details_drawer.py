@@ -1,0 +1,141 @@
+"""Everything about one model on disk: state, facts, what is odd in its header, its metadata, and what can be done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from app.library.entry_words import MOODS, fact_rows, state_words
+from app.library.metadata_table import MetadataTable
+from app.library.pill import Pill
+from app.theme.theme import Theme
+from app.translation import tr
+
+if TYPE_CHECKING:
+    from engine.hub.library import LibraryEntry
+
+ORDERS = ("load", "verify", "reveal", "rename", "delete")
+
+
+class DetailsDrawer(QScrollArea):
+    ordered = Signal(str)  # one of ORDERS, "fetch" for missing shards, "stop" while verifying
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("drawer")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.entry: LibraryEntry | None = None
+        body = QWidget(self)
+        body.setObjectName("drawerBody")
+        layout = QVBoxLayout(body)
+        layout.setContentsMargins(20, 16, 20, 20)
+        layout.setSpacing(10)
+        self.title = QLabel(body)
+        self.title.setObjectName("drawerTitle")
+        self.title.setWordWrap(True)
+        self.title.setTextFormat(Qt.TextFormat.PlainText)
+        self.pill = Pill("", "quiet", body)
+        self.why = self._words(body)
+        self.buttons: dict[str, QPushButton] = {}
+        self.facts = QGridLayout()
+        self.facts.setHorizontalSpacing(16)
+        self.facts.setVerticalSpacing(5)
+        self.facts.setColumnStretch(1, 1)
+        self.quirks = self._words(body)
+        self.quirks.setObjectName("quirks")
+        self.metadata = MetadataTable(body)
+        layout.addWidget(self.title)
+        layout.addWidget(self.pill, 0, Qt.AlignmentFlag.AlignLeft)
+        layout.addWidget(self.why)
+        layout.addLayout(self._button_rows(body))
+        layout.addLayout(self.facts)
+        layout.addWidget(self.quirks)
+        layout.addWidget(self.metadata, 1)
+        self.setWidget(body)
+
+    def _words(self, parent: QWidget) -> QLabel:
+        label = QLabel(parent)
+        label.setObjectName("settingHelp")
+        label.setWordWrap(True)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        return label
+
+    def _button_rows(self, parent: QWidget) -> QVBoxLayout:
+        words = {
+            "load": tr("Load"),
+            "verify": tr("Verify again"),
+            "reveal": tr("Show the file"),
+            "rename": tr("Rename…"),
+            "delete": tr("Delete…"),
+        }
+        rows = QVBoxLayout()
+        rows.setSpacing(6)
+        for names in (ORDERS[:2], ORDERS[2:]):
+            row = QHBoxLayout()
+            row.setSpacing(6)
+            for name in names:
+                button = QPushButton(words[name], parent)
+                button.setObjectName("primary" if name == "load" else "secondary")
+                button.clicked.connect(lambda _=False, name=name: self._press(name))
+                row.addWidget(button)
+                self.buttons[name] = button
+            row.addStretch(1)
+            rows.addLayout(row)
+        return rows
+
+    def _press(self, name: str) -> None:
+        if name == "verify" and self.buttons["verify"].property("running"):
+            name = "stop"
+        self.ordered.emit(name)
+
+    def show_entry(self, entry: LibraryEntry | None) -> None:
+        moved = entry is None or self.entry is None or entry.path != self.entry.path
+        self.entry = entry
+        self.setVisible(entry is not None)
+        if entry is None:
+            return
+        self.title.setText(entry.title)
+        self.pill.show_text(state_words(entry), MOODS[entry.state.name], entry.why)
+        self.why.setText(entry.why)
+        self.why.setVisible(bool(entry.why))
+        self._show_facts(fact_rows(entry))
+        quirks = entry.facts.quirks if entry.facts is not None else ()
+        self.quirks.setText("\n".join(f"•  {quirk}" for quirk in quirks))
+        self.quirks.setVisible(bool(quirks))
+        self._show_buttons(entry)
+        if moved:
+            self.metadata.clear()
+            self.show_verifying(None)
+
+    def _show_buttons(self, entry: LibraryEntry) -> None:
+        on_disk = bool(entry.files)
+        self.buttons["load"].setEnabled(entry.state.name == "READY")
+        self.buttons["load"].setText(tr("Loaded") if entry.state.name == "IN_USE" else tr("Load"))
+        for name in ("verify", "reveal", "rename", "delete"):
+            self.buttons[name].setEnabled(on_disk)
+
+    def _show_facts(self, rows: list[tuple[str, str]]) -> None:
+        while item := self.facts.takeAt(0):
+            if widget := item.widget():
+                widget.deleteLater()
+        for row, (name, value) in enumerate(rows):
+            left, right = QLabel(name, self), QLabel(value, self)
+            left.setObjectName("settingHelp")
+            right.setObjectName("factValue")
+            right.setTextFormat(Qt.TextFormat.PlainText)
+            right.setWordWrap(True)
+            self.facts.addWidget(left, row, 0, Qt.AlignmentFlag.AlignTop)
+            self.facts.addWidget(right, row, 1)
+
+    def show_verifying(self, fraction: float | None) -> None:
+        """How far a check is; None when none is running."""
+        button = self.buttons["verify"]
+        button.setProperty("running", fraction is not None)
+        button.setText(
+            tr("Verify again") if fraction is None else tr("Stop  {percent} %", percent=round(100 * fraction))
+        )

@@ -1,0 +1,74 @@
+"""How a library entry is put into words, alike in the table and in the drawer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from app.library.pill import Mood
+from app.library.results_model import short_count
+from app.model_files import format_bytes
+from app.translation import tr
+
+if TYPE_CHECKING:
+    from engine.hub.library import LibraryEntry
+
+MOODS: dict[str, Mood] = {
+    "READY": "good",
+    "IN_USE": "good",
+    "DOWNLOADING": "quiet",
+    "INCOMPLETE": "fair",
+    "CORRUPT": "bad",
+    "UNSUPPORTED": "bad",
+}
+
+
+def state_words(entry: LibraryEntry) -> str:
+    words = tr(entry.state.value)
+    if entry.missing:
+        numbers = ", ".join(str(number) for number in entry.missing[:3])
+        return tr("{state}: shard {numbers}", state=words, numbers=numbers)
+    return words
+
+
+def last_used_words(entry: LibraryEntry, now: datetime | None = None) -> str:
+    if entry.last_used is None:
+        return tr("never")
+    days = ((now or datetime.now(UTC)) - entry.last_used).days
+    if days <= 0:
+        return tr("today")
+    return tr("yesterday") if days == 1 else tr("{days} days ago", days=days)
+
+
+def context_words(entry: LibraryEntry) -> str:
+    length = entry.facts.context_length if entry.facts is not None else 0
+    return f"{length:,}" if length else ""
+
+
+def family_words(entry: LibraryEntry) -> str:
+    return entry.facts.architecture if entry.facts is not None else ""
+
+
+def fact_rows(entry: LibraryEntry) -> list[tuple[str, str]]:
+    """What the drawer lists, as (name, value)."""
+    facts = entry.facts
+    rows = [(tr("Size"), format_bytes(entry.size)), (tr("Quantisation"), entry.quantization or tr("not named"))]
+    if facts is not None:
+        engine = tr("Tessera's own engine") if facts.native else tr("compatibility engine (llama.cpp)")
+        rows += [
+            (tr("Family"), facts.architecture or tr("not named")),
+            (tr("Runs on"), engine),
+            (tr("Parameters"), short_count(facts.parameters)),
+            (tr("Layers"), str(facts.layers)),
+            (tr("Context"), tr("{count} tokens", count=f"{facts.context_length:,}")),
+            (tr("Cache"), tr("{size} per 1,000 tokens", size=format_bytes(1000 * facts.kv_bytes_per_token))),
+        ]
+        if facts.expert_bytes:
+            share = round(100 * facts.expert_bytes / max(1, facts.tensor_bytes))
+            rows.append((tr("Experts"), tr("{share} % of its bytes", share=share)))
+    rows.append((tr("Found in"), entry.origin))
+    if entry.repository:
+        rows.append((tr("From"), entry.repository))
+    rows.append((tr("Checksum"), tr("compared and equal") if entry.verified else tr("not compared yet")))
+    rows.append((tr("Last used"), last_used_words(entry)))
+    return rows

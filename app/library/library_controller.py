@@ -1,0 +1,275 @@
+"""The library's state for the window: entries, downloads, and what is done with them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QFile, QObject, QTimer, Signal
+
+from app.background import Background
+from app.environment import DataFolder
+from app.model_controller import ModelController
+from app.problems import Problem, Problems
+from app.settings.values import Settings
+
+if TYPE_CHECKING:
+    from app.library.hub_services import HubServices
+    from engine.hub.downloads import DownloadStatus
+    from engine.hub.library import LibraryEntry
+
+POLL_MS = 200
+HUB_SETTINGS = ("hub_endpoint", "hub_proxy", "hub_ca_file", "hub_offline")
+Factory = Callable[[], "HubServices"]
+
+
+class LibraryController(QObject):
+    """`ready` once, when the services stand; the other signals whenever their part has changed."""
+
+    ready = Signal()
+    entries_changed = Signal()
+    downloads_changed = Signal()
+    progress_changed = Signal(str)  # one line for the title, empty when nothing is going on
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: DataFolder,
+        models: ModelController,
+        background: Background,
+        problems: Problems,
+        factory: Factory | None = None,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.services: HubServices | None = None
+        self.entries: list[LibraryEntry] = []
+        self.statuses: tuple[DownloadStatus, ...] = ()
+        self.background = background
+        self.models = models
+        self.problems = problems
+        self.settings = settings
+        self._folder = folder
+        self._factory = factory or self._make_services
+        self._starting = self._scanning = self._scan_again = False
+        self._delete_after_unload: LibraryEntry | None = None
+        self._finished: set[str] = set()
+        self._progress = ""
+        self._timer = QTimer(self)
+        self._timer.setInterval(POLL_MS)
+        self._timer.timeout.connect(self.poll)
+        settings.on_change(self._setting_changed)
+        models.changed.connect(self._model_changed)
+
+    # --- start and end ---
+
+    def start(self) -> None:
+        """Make the services in the background; nothing is asked of the network."""
+        if self.services is None and not self._starting:
+            self._starting = True
+            self.background.run_in_background(self._factory, self._started, self._failed)
+
+    def close(self) -> None:
+        self._timer.stop()
+        if self.services is not None:
+            self.services.close()
+
+    def _make_services(self) -> HubServices:
+        from app.library.hub_services import HubServices, make_settings
+
+        return HubServices(
+            self._folder.root,
+            self.models.models_folder,
+            make_settings(self.settings.__getitem__),
+            parallel=self.settings["download_parallel"],
+            bytes_per_second=self.settings["download_limit"] * 1000.0,
+        )
+
+    def _started(self, services: HubServices) -> None:
+        self.services = services
+        self.ready.emit()
+        self.refresh()
+        self.watch()
+
+    def _failed(self, error: Exception) -> None:
+        self._starting = False
+        self.problems.show(Problem.from_exception("library", error))
+
+    # --- entries ---
+
+    def refresh(self) -> None:
+        """Look through the folders again; several calls while one is under way become one more."""
+        services = self.services
+        if services is None:
+            return
+        if self._scanning:
+            self._scan_again = True
+            return
+        self._scanning = True
+        info = self.models.info
+        in_use = Path(info.path) if info is not None else None
+        self.background.run_in_background(lambda: services.library.entries(in_use), self._scanned, self._scan_failed)
+
+    def _scanned(self, entries: list[LibraryEntry]) -> None:
+        self._scanning = False
+        self.entries = entries
+        self.entries_changed.emit()
+        if self._scan_again:
+            self._scan_again = False
+            self.refresh()
+
+    def _scan_failed(self, error: Exception) -> None:
+        self._scanning = False
+        self.problems.show(Problem.from_exception("library", error))
+
+    def entry(self, path: Path) -> LibraryEntry | None:
+        return next((one for one in self.entries if one.path == path), None)
+
+    def load(self, entry: LibraryEntry) -> None:
+        if self.services is not None:
+            self.services.store.mark_used(entry.path)
+        self.models.load(entry.path)
+
+    def rename(self, entry: LibraryEntry, label: str) -> None:
+        assert self.services is not None
+        self.services.library.rename(entry, label)
+        self.refresh()
+
+    def delete(self, entry: LibraryEntry) -> None:
+        """To the trash. A loaded model is unloaded first, and deleted when the engine has let go of it."""
+        info = self.models.info
+        if info is not None and Path(info.path) in entry.files:
+            self._delete_after_unload = entry
+            self.models.unload()
+            return
+        self._delete_now(entry)
+
+    def _delete_now(self, entry: LibraryEntry) -> None:
+        from engine.hub.library_actions import delete
+
+        services = self.services
+        assert services is not None
+        self.run(lambda: delete(entry, services.store, move_to_trash), lambda _: self._changed_on_disk())
+
+    def verify(
+        self, entry: LibraryEntry, progress: Callable[[int, int], None], done: Callable[[bool | None], None]
+    ) -> threading.Event:
+        """Hash again. `progress` is called on another thread; `done` here: True, False (nothing to compare), None."""
+        services, stop = self.services, threading.Event()
+        assert services is not None
+
+        def failed(error: Exception) -> None:
+            from engine.hub.errors import StoppedError
+
+            if not isinstance(error, StoppedError):
+                self.problems.show(Problem.from_exception("library", error))
+            done(None)
+            self.refresh()
+
+        def finished(compared: bool) -> None:
+            done(compared)
+            self.refresh()
+
+        self.background.run_in_background(lambda: services.library.verify(entry, progress, stop), finished, failed)
+        return stop
+
+    def import_files(self, files: list[Path], *, move: bool) -> None:
+        from engine.hub.library_actions import import_by_move, import_in_place
+
+        services = self.services
+        if services is None:
+            return
+
+        def work() -> None:
+            for file in files:
+                if move:
+                    import_by_move(services.models, file)
+                else:
+                    import_in_place(services.store, file)
+
+        self.run(work, lambda _: self._changed_on_disk())
+
+    def add_folder(self, folder: Path) -> None:
+        if self.services is not None:
+            self.services.store.add_folder(folder)
+            self.refresh()
+
+    def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+        """A change on disk off the main thread; what fails is shown, and the list is read again."""
+
+        def failed(error: Exception) -> None:
+            self.problems.show(Problem.from_exception("library", error))
+            self.refresh()
+
+        self.background.run_in_background(work, done, failed)
+
+    def _changed_on_disk(self) -> None:
+        self.refresh()
+        self.models.refresh()
+
+    # --- downloads ---
+
+    def watch(self) -> None:
+        """Look at the downloads now, and go on as long as something moves."""
+        if self.services is not None:
+            self._timer.start()
+            self.poll()
+
+    def poll(self) -> None:
+        from engine.hub.downloads import State, progress_text
+
+        if self.services is None:
+            return
+        self.statuses = self.services.downloads.snapshot()
+        self.downloads_changed.emit()
+        text = progress_text(self.statuses)
+        if text != self._progress:
+            self._progress = text
+            self.progress_changed.emit(text)
+        finished = {one.id for one in self.statuses if one.state is State.DONE}
+        if finished - self._finished:
+            self._changed_on_disk()
+        self._finished = finished
+        if not any(one.state in (State.QUEUED, State.RUNNING) for one in self.statuses):
+            self._timer.stop()
+
+    # --- what others change ---
+
+    def _setting_changed(self, name: str, _value: object) -> None:
+        services = self.services
+        if services is None:
+            return
+        if name in HUB_SETTINGS:
+            self.reconnect()
+        elif name in ("download_parallel", "download_limit"):
+            services.downloads.limit(
+                parallel=self.settings["download_parallel"],
+                bytes_per_second=self.settings["download_limit"] * 1000.0,
+            )
+            self.watch()
+        elif name == "models_folder":
+            services.models = services.library.models = self.models.models_folder
+            self.refresh()
+
+    def reconnect(self) -> None:
+        """Settings or token are different from the next request on."""
+        from app.library.hub_services import make_settings
+
+        if self.services is not None:
+            self.services.change(make_settings(self.settings.__getitem__))
+
+    def _model_changed(self) -> None:
+        if self.models.loading_path is not None:
+            return
+        entry = self._delete_after_unload
+        if entry is not None and self.models.info is None:
+            self._delete_after_unload = None
+            self._delete_now(entry)
+        elif self.services is not None:
+            self.refresh()
+
+
+def move_to_trash(path: Path) -> bool:
+    return QFile.moveToTrash(str(path))

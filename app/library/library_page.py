@@ -1,0 +1,84 @@
+"""The library: three pages under one title — my models, discover, downloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+
+from app.library.discover_page import DiscoverPage
+from app.library.downloads_page import DownloadsPage
+from app.library.hub_dialog import HubDialog
+from app.library.library_controller import LibraryController
+from app.library.models_page import ModelsPage
+from app.theme.theme import Theme
+from app.translation import tr
+
+
+class LibraryPage(QWidget):
+    model_chosen = Signal()  # a model was sent to be loaded: the conversation is the place to be
+
+    def __init__(self, theme: Theme, library: LibraryController, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("page")
+        self._theme, self._library = theme, library
+        self._factories: dict[str, Callable[[], QWidget]] = {
+            "models": self._make_models,
+            "discover": self._make_discover,
+            "downloads": lambda: DownloadsPage(theme, library, self),
+        }
+        self.pages: dict[str, QWidget] = {}
+        self.tabs: dict[str, QPushButton] = {}
+        title = QLabel(tr("Library"), self)
+        title.setObjectName("pageTitle")
+        head = QHBoxLayout()
+        head.setContentsMargins(24, 22, 24, 8)
+        head.setSpacing(4)
+        head.addWidget(title)
+        head.addSpacing(16)
+        group = QButtonGroup(self)
+        for key, words in (("models", tr("My models")), ("discover", tr("Discover")), ("downloads", tr("Downloads"))):
+            tab = QPushButton(words, self)
+            tab.setObjectName("tab")
+            tab.setCheckable(True)
+            tab.clicked.connect(lambda _=False, key=key: self.show_tab(key))
+            group.addButton(tab)
+            head.addWidget(tab)
+            self.tabs[key] = tab
+        head.addStretch(1)
+        self.progress = QLabel(self)
+        self.progress.setObjectName("settingHelp")
+        head.addWidget(self.progress)
+        self.stack = QStackedWidget(self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(head)
+        layout.addWidget(self.stack, 1)
+        library.progress_changed.connect(self.progress.setText)
+        library.start()
+        self.show_tab("models")
+
+    def show_tab(self, key: str) -> QWidget:
+        """A page is made when it is first shown."""
+        if key not in self.pages:
+            self.pages[key] = self._factories[key]()
+            self.stack.addWidget(self.pages[key])
+        self.stack.setCurrentWidget(self.pages[key])
+        self.tabs[key].setChecked(True)
+        return self.pages[key]
+
+    def _make_models(self) -> QWidget:
+        page = ModelsPage(self._theme, self._library, self)
+        page.loaded.connect(self.model_chosen)
+        return page
+
+    def _make_discover(self) -> QWidget:
+        page = DiscoverPage(self._theme, self._library, self)
+        page.hub_settings_requested.connect(self.open_hub_dialog)
+        return page
+
+    def open_hub_dialog(self) -> None:
+        if self._library.services is not None:
+            HubDialog(self._theme, self._library, self).open()

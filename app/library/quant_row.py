@@ -1,0 +1,91 @@
+"""One model of a repository: name, size, whether it would run here, and the button that fetches it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.library.pill import Mood, Pill
+from app.model_files import format_bytes
+from app.theme.theme import Theme
+from app.translation import tr
+
+if TYPE_CHECKING:
+    from engine.hub.fit import Fit
+    from engine.hub.names import LogicalModel
+
+_MOODS: dict[str, Mood] = {"gpu": "good", "split": "good", "ram": "good", "short": "fair", "unsupported": "bad"}
+
+
+class QuantRow(QFrame):
+    chosen = Signal()
+    download_pressed = Signal()
+
+    def __init__(self, theme: Theme, model: LogicalModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("quantRow")
+        self.model = model
+        self._theme = theme
+        title = QLabel(model.quantization or tr("GGUF"), self)
+        title.setObjectName("settingTitle")
+        name = QLabel(model.name, self)
+        name.setObjectName("settingHelp")
+        name.setTextFormat(Qt.TextFormat.PlainText)
+        name.setMinimumWidth(60)
+        name.setToolTip("\n".join(file.path for file in model.files))
+        self.pill = Pill("", "quiet", self)
+        size = format_bytes(model.size)
+        if model.shards > 1:
+            size = tr("{size} in {count} files", size=size, count=model.shards)
+        self.size_label = QLabel(size, self)
+        self.size_label.setObjectName("settingHelp")
+        self.button = QPushButton(tr("Download"), self)
+        self.button.setObjectName("secondary")
+        self.button.setIconSize(QSize(16, 16))
+        self.button.clicked.connect(self.download_pressed)
+        texts = QVBoxLayout()
+        texts.setSpacing(1)
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        head.addWidget(title)
+        head.addWidget(self.pill)
+        head.addStretch(1)
+        texts.addLayout(head)
+        texts.addWidget(name)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 9, 10, 9)
+        row.setSpacing(14)
+        row.addLayout(texts, 1)
+        row.addWidget(self.size_label)
+        row.addWidget(self.button)
+        if model.problem or model.missing:
+            self.button.setEnabled(False)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.chosen.emit()
+
+    def show_fit(self, fit: Fit, recommended: bool) -> None:
+        model = self.model
+        if model.problem:
+            self.pill.show_text(tr("In pieces"), "bad", model.problem)
+        elif model.missing:
+            numbers = ", ".join(str(number) for number in model.missing)
+            self.pill.show_text(
+                tr("Incomplete"), "bad", tr("Shard {numbers} is not in the repository.", numbers=numbers)
+            )
+        else:
+            reason = fit.reason
+            if not fit.from_header:
+                reason += " " + tr("Estimated from the size; press the row to read the file's own header.")
+            self.pill.show_text(fit.label, _MOODS[fit.kind.value], reason)
+        self.button.setObjectName("primary" if recommended and self.button.isEnabled() else "secondary")
+        self.button.style().unpolish(self.button)
+        self.button.style().polish(self.button)
+
+    def show_download(self, words: str) -> None:
+        """ "Download", or how far it is: a second press would do nothing."""
+        self.button.setText(words or tr("Download"))
+        self.button.setEnabled(not words and not self.model.problem and not self.model.missing)

@@ -1,0 +1,44 @@
+"""What the table of models shows: models on disk, and downloads as models to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.hub.downloads import DownloadStatus
+    from engine.hub.library import LibraryEntry
+
+
+def table_entries(entries: Sequence[LibraryEntry], statuses: Sequence[DownloadStatus]) -> list[LibraryEntry]:
+    """Entries plus one row per unfinished download; the shards that have arrived already are not a second row."""
+    from engine.hub.downloads import State
+    from engine.hub.library import EntryState, LibraryEntry
+    from engine.hub.names import quantization_label
+
+    under_way = [one for one in statuses if one.state is not State.DONE]
+    names = {(one.folder, file.name) for one in under_way for file in one.files}
+    rows = [
+        entry
+        for entry in entries
+        if not any((folder, file.name) in names for file in entry.files for folder in file.parents)
+    ]
+    for one in under_way:
+        percent = 100 * one.done // max(1, one.size)
+        rows.append(
+            LibraryEntry(
+                path=one.folder / one.name,
+                files=(),
+                title=one.name,
+                quantization=quantization_label(one.name),
+                size=one.size,
+                state=EntryState.DOWNLOADING if one.state is not State.PAUSED else EntryState.INCOMPLETE,
+                why=f"{one.state.value}, {percent} %. {one.note}".strip(),
+                origin="Tessera",
+                ours=True,
+                verified=False,
+                facts=None,
+                repository=one.repository,
+            )
+        )
+    return rows
