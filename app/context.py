@@ -14,6 +14,7 @@ from app.crash import CrashHandler
 from app.engine_client import Arrival, EngineClient, EngineFactory, make_engine
 from app.environment import DataFolder
 from app.garbage import GarbageCollection
+from app.library.library_controller import LibraryController
 from app.main_window import MainWindow
 from app.model_controller import ModelController
 from app.problems import Problem, Problems
@@ -50,8 +51,17 @@ class AppContext(QObject):
         self.models = ModelController(self.client, self.settings, folder, self.background, self.problems, self)
         self.conversations = Conversations(self.store, self)
         self.session = ChatSession(self.client, self.store, self.conversations, self.models, self)
+        self.library = LibraryController(
+            self.settings, folder, self.models, self.background, self.problems, parent=self
+        )
         self.window = MainWindow(
-            self.theme, self.settings, self.session, self.conversations, self.models, self.problems
+            self.theme,
+            self.settings,
+            self.session,
+            self.conversations,
+            self.models,
+            self.library,
+            self.problems,
         )
         self.garbage = GarbageCollection(self)
         self.client.drained.connect(self._drained)
@@ -82,6 +92,7 @@ class AppContext(QObject):
             return
         self._closed = True
         self.crash_handler.on_exception = None
+        self.library.close()
         self.client.close()
         if self._started:
             self.store.close()

@@ -12,6 +12,7 @@ from app.chat.chat_page import ChatPage
 from app.chat.conversation_list_model import ConversationListModel
 from app.chat.conversations import Conversations
 from app.chat.session import ChatSession
+from app.library.library_controller import LibraryController
 from app.model_controller import ModelController
 from app.preferences.preferences_page import PreferencesPage
 from app.problems import Problems
@@ -37,6 +38,7 @@ class MainWindow(QMainWindow):
         session: ChatSession,
         conversations: Conversations,
         models: ModelController,
+        library: LibraryController,
         problems: Problems,
     ) -> None:
         super().__init__()
@@ -47,6 +49,9 @@ class MainWindow(QMainWindow):
         self._session = session
         self._conversations = conversations
         self._models = models
+        self._theme = theme
+        self._library = library
+        self._progress = ""
         self._painted = False
         self._was_narrow = False
         self._page_factories: dict[str, Callable[[], QWidget]] = {}
@@ -66,6 +71,7 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(self.splitter)
         self.toast = Toast(self)
         self.add_page("chat", tr("Chat"), "chat", lambda: self.chat_page)
+        self.add_page("library", tr("Library"), "library", self._make_library)
         self.add_page("preferences", tr("Settings"), "settings", lambda: PreferencesPage(theme, settings, models))
         self.sidebar.finish_pages()
         self._connect()
@@ -89,11 +95,19 @@ class MainWindow(QMainWindow):
         self.stack.setCurrentWidget(self.page(key))
         self.sidebar.show_page(key)
 
+    def _make_library(self) -> QWidget:
+        from app.library.library_page import LibraryPage
+
+        page = LibraryPage(self._theme, self._library)
+        page.model_chosen.connect(self._focus_composer)
+        return page
+
     def _connect(self) -> None:
         conversations, session, sidebar = self._conversations, self._session, self.sidebar
         conversations.changed.connect(self._show_conversations)
         conversations.deleted.connect(self._deleted)
         session.opened.connect(self._show_selected)
+        self._library.progress_changed.connect(self._show_progress)
         self._list_model.renamed.connect(conversations.rename)
         sidebar.new_requested.connect(self.new_conversation)
         sidebar.page_requested.connect(self.show_page)
@@ -106,6 +120,7 @@ class MainWindow(QMainWindow):
         for keys, run in (
             (QKeySequence.StandardKey.New, self.new_conversation),
             (QKeySequence("Ctrl+,"), lambda: self.show_page("preferences")),
+            (QKeySequence("Ctrl+D"), lambda: self.show_page("library")),
             (QKeySequence("Ctrl+L"), self._focus_composer),
             (QKeySequence(QKeySequence.StandardKey.Open), self.chat_page.picker.choose_file),
             (QKeySequence("Esc"), self.chat_page.composer.escape),
@@ -148,7 +163,13 @@ class MainWindow(QMainWindow):
     def _show_selected(self) -> None:
         self.sidebar.list.select(self._session.conversation_id)
         row = self._conversations.get(self._session.conversation_id or "")
-        self.setWindowTitle(f"{row.title} — Tessera" if row is not None and row.title else "Tessera")
+        title = f"{row.title} — Tessera" if row is not None and row.title else "Tessera"
+        self.setWindowTitle(f"{title}  ·  {self._progress}" if self._progress else title)
+
+    def _show_progress(self, text: str) -> None:
+        """The downloads' total stands in the title: it is seen on every page, and in the task bar."""
+        self._progress = text
+        self._show_selected()
 
     def _show_models_folder(self) -> None:
         folder = self._models.models_folder

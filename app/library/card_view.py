@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
@@ -15,6 +17,9 @@ from app.library.quant_row import QuantRow
 from app.library.results_model import short_count
 from app.theme.theme import Theme
 from app.translation import tr
+
+if TYPE_CHECKING:
+    from engine.hub.repository import RepositoryCard
 
 
 class CardView(QScrollArea):
@@ -40,6 +45,7 @@ class CardView(QScrollArea):
         self.owner = QLabel(body)
         self.owner.setObjectName("settingHelp")
         self.owner.setTextFormat(Qt.TextFormat.PlainText)
+        self.owner.setWordWrap(True)
         self._pills = QHBoxLayout()
         self._pills.setSpacing(6)
         self.notice = Notice(body)
@@ -86,7 +92,7 @@ class CardView(QScrollArea):
         card = controller.card
         owner, _, name = controller.repository.partition("/")
         self.title.setText(name or tr("Choose a model"))
-        self.owner.setText(owner if card is None else card.summary.name)
+        self.owner.setText(owner if card is None else self._owner_words(card))
         self.owner.setVisible(bool(controller.repository))
         self._show_pills()
         self._fill_table()
@@ -115,6 +121,19 @@ class CardView(QScrollArea):
         else:
             self.notice.hide()
 
+    def _owner_words(self, card: RepositoryCard) -> str:
+        summary = card.summary
+        words = [summary.owner]
+        if summary.parameters:
+            words.append(tr("{count} parameters", count=short_count(summary.parameters)))
+        if summary.architecture:
+            words.append(summary.architecture)
+        if summary.context_length:
+            words.append(tr("{count} tokens of context", count=f"{summary.context_length:,}"))
+        if summary.downloads:
+            words.append(tr("{count} downloads", count=short_count(summary.downloads)))
+        return "  ·  ".join(words)
+
     def _show_pills(self) -> None:
         while item := self._pills.takeAt(0):
             if widget := item.widget():
@@ -128,12 +147,6 @@ class CardView(QScrollArea):
             pills.append(Pill(tr("gated"), "fair", self))
         if summary.private:
             pills.append(Pill(tr("private"), "fair", self))
-        if summary.parameters:
-            pills.append(Pill(tr("{count} parameters", count=short_count(summary.parameters)), "quiet", self))
-        if summary.architecture:
-            pills.append(Pill(summary.architecture, "quiet", self))
-        if summary.context_length:
-            pills.append(Pill(tr("{count} tokens of context", count=f"{summary.context_length:,}"), "quiet", self))
         for pill in pills:
             self._pills.addWidget(pill)
         self._pills.addStretch(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.library.entry_words import MOODS, fact_rows, state_words
 from app.library.metadata_table import MetadataTable
@@ -16,11 +16,11 @@ from app.translation import tr
 if TYPE_CHECKING:
     from engine.hub.library import LibraryEntry
 
-ORDERS = ("load", "verify", "reveal", "rename", "delete")
+ORDERS = ("load", "verify", "reveal", "rename", "delete", "fetch")
 
 
 class DetailsDrawer(QScrollArea):
-    ordered = Signal(str)  # one of ORDERS, "fetch" for missing shards, "stop" while verifying
+    ordered = Signal(str)  # one of ORDERS, or "stop" while verifying
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,7 +51,7 @@ class DetailsDrawer(QScrollArea):
         layout.addWidget(self.title)
         layout.addWidget(self.pill, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self.why)
-        layout.addLayout(self._button_rows(body))
+        layout.addLayout(self._button_grid(body))
         layout.addLayout(self.facts)
         layout.addWidget(self.quirks)
         layout.addWidget(self.metadata, 1)
@@ -65,28 +65,24 @@ class DetailsDrawer(QScrollArea):
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         return label
 
-    def _button_rows(self, parent: QWidget) -> QVBoxLayout:
+    def _button_grid(self, parent: QWidget) -> QGridLayout:
         words = {
             "load": tr("Load"),
             "verify": tr("Verify again"),
             "reveal": tr("Show the file"),
             "rename": tr("Rename…"),
             "delete": tr("Delete…"),
+            "fetch": tr("Fetch the rest"),
         }
-        rows = QVBoxLayout()
-        rows.setSpacing(6)
-        for names in (ORDERS[:2], ORDERS[2:]):
-            row = QHBoxLayout()
-            row.setSpacing(6)
-            for name in names:
-                button = QPushButton(words[name], parent)
-                button.setObjectName("primary" if name == "load" else "secondary")
-                button.clicked.connect(lambda _=False, name=name: self._press(name))
-                row.addWidget(button)
-                self.buttons[name] = button
-            row.addStretch(1)
-            rows.addLayout(row)
-        return rows
+        grid = QGridLayout()
+        grid.setSpacing(6)
+        for position, name in enumerate(ORDERS):
+            button = QPushButton(words[name], parent)
+            button.setObjectName("primary" if name == "load" else "secondary")
+            button.clicked.connect(lambda _=False, name=name: self._press(name))
+            grid.addWidget(button, position // 2, position % 2)
+            self.buttons[name] = button
+        return grid
 
     def _press(self, name: str) -> None:
         if name == "verify" and self.buttons["verify"].property("running"):
@@ -118,6 +114,7 @@ class DetailsDrawer(QScrollArea):
         self.buttons["load"].setText(tr("Loaded") if entry.state.name == "IN_USE" else tr("Load"))
         for name in ("verify", "reveal", "rename", "delete"):
             self.buttons[name].setEnabled(on_disk)
+        self.buttons["fetch"].setVisible(bool(entry.missing and entry.repository))
 
     def _show_facts(self, rows: list[tuple[str, str]]) -> None:
         while item := self.facts.takeAt(0):

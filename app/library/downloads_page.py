@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.library.download_row import DownloadRow
 from app.library.library_controller import LibraryController
@@ -31,13 +31,11 @@ class DownloadsPage(QScrollArea):
         layout = QVBoxLayout(body)
         layout.setContentsMargins(24, 4, 24, 24)
         layout.setSpacing(10)
-        self.total = QLabel(body)
-        self.total.setObjectName("settingHelp")
         self.pause_all = self._button(tr("Pause all"), lambda downloads: downloads.pause_all())
         self.resume_all = self._button(tr("Resume all"), lambda downloads: downloads.resume_all())
         self.clear = self._button(tr("Clear finished"), lambda downloads: downloads.clear_done())
         head = QHBoxLayout()
-        head.addWidget(self.total, 1)
+        head.addStretch(1)
         for button in (self.pause_all, self.resume_all, self.clear):
             head.addWidget(button)
         layout.addLayout(head)
@@ -49,7 +47,6 @@ class DownloadsPage(QScrollArea):
         layout.addStretch(1)
         self.setWidget(body)
         library.downloads_changed.connect(self.show_downloads)
-        library.progress_changed.connect(self.total.setText)
         self.show_downloads()
 
     def _button(self, words: str, order: object) -> QPushButton:

@@ -24,11 +24,10 @@ MOODS: dict[str, Mood] = {
 
 
 def state_words(entry: LibraryEntry) -> str:
-    words = tr(entry.state.value)
     if entry.missing:
         numbers = ", ".join(str(number) for number in entry.missing[:3])
-        return tr("{state}: shard {numbers}", state=words, numbers=numbers)
-    return words
+        return tr("Shard {numbers} missing", numbers=numbers)
+    return tr(entry.state.value)
 
 
 def last_used_words(entry: LibraryEntry, now: datetime | None = None) -> str:

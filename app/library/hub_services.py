@@ -14,16 +14,17 @@ from app.assets import FOLDER
 from engine.hub.catalogue import CatalogueModel, read_catalogue
 from engine.hub.connection import Connection, HubSettings, settings_from_environment
 from engine.hub.downloads import Downloads
+from engine.hub.errors import NotFoundError
 from engine.hub.facts import ModelFacts
 from engine.hub.fit import Fit, Machine, estimate_fit, this_machine
 from engine.hub.folders import cache_folder
 from engine.hub.journal import Source
-from engine.hub.library import Library
+from engine.hub.library import Library, LibraryEntry
 from engine.hub.library_store import LibraryStore
-from engine.hub.names import LogicalModel
+from engine.hub.names import LogicalModel, RepoFile
 from engine.hub.places import Place
 from engine.hub.remote_header import remote_facts
-from engine.hub.repository import RepositoryCard
+from engine.hub.repository import RepositoryCard, open_repository
 from engine.hub.token import TokenStore
 
 
@@ -82,12 +83,25 @@ class HubServices:
         folder = self.models.joinpath(*card.summary.name.split("/"))
         return self.downloads.add(model.name, [source_of(card, file) for file in model.files], folder)
 
+    def fetch_missing(self, entry: LibraryEntry) -> None:
+        """Asks the hub for the repository that the entry came from, and queues its shards into their folder."""
+        card = open_repository(self.connect(), entry.repository)
+        here = {file.name for file in entry.files}
+        for model in card.listing.models:
+            if here <= {file.path.rsplit("/", 1)[-1] for file in model.files}:
+                self.download(card, model)
+                return
+        raise NotFoundError(
+            f"{entry.repository} holds no model with these files any more.",
+            remedy="Look for the model under Discover.",
+        )
+
     def close(self) -> None:
         self.downloads.close()
 
 
-def source_of(card: RepositoryCard, file: object) -> Source:
-    return Source(card.summary.name, card.revision, file.path, file.size, file.sha256)  # type: ignore[attr-defined]
+def source_of(card: RepositoryCard, file: RepoFile) -> Source:
+    return Source(card.summary.name, card.revision, file.path, file.size, file.sha256)
 
 
 def make_settings(read: Callable[[str], object]) -> HubSettings:

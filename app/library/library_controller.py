@@ -52,7 +52,7 @@ class LibraryController(QObject):
         self.problems = problems
         self.settings = settings
         self._folder = folder
-        self._factory = factory or self._make_services
+        self.factory: Factory = factory or self._make_services  # tests put their own here
         self._starting = self._scanning = self._scan_again = False
         self._delete_after_unload: LibraryEntry | None = None
         self._finished: set[str] = set()
@@ -69,7 +69,7 @@ class LibraryController(QObject):
         """Make the services in the background; nothing is asked of the network."""
         if self.services is None and not self._starting:
             self._starting = True
-            self.background.run_in_background(self._factory, self._started, self._failed)
+            self.background.run_in_background(self.factory, self._started, self._failed)
 
     def close(self) -> None:
         self._timer.stop()
@@ -174,6 +174,12 @@ class LibraryController(QObject):
 
         self.background.run_in_background(lambda: services.library.verify(entry, progress, stop), finished, failed)
         return stop
+
+    def fetch_missing(self, entry: LibraryEntry) -> None:
+        """Queue the missing shards of a model that came from the hub; those that are here are left alone."""
+        services = self.services
+        assert services is not None
+        self.run(lambda: services.fetch_missing(entry), lambda _: self.watch())
 
     def import_files(self, files: list[Path], *, move: bool) -> None:
         from engine.hub.library_actions import import_by_move, import_in_place

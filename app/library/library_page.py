@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.library.discover_page import DiscoverPage
@@ -42,6 +42,7 @@ class LibraryPage(QWidget):
             tab = QPushButton(words, self)
             tab.setObjectName("tab")
             tab.setCheckable(True)
+            tab.setFocusPolicy(Qt.FocusPolicy.TabFocus)
             tab.clicked.connect(lambda _=False, key=key: self.show_tab(key))
             group.addButton(tab)
             head.addWidget(tab)
@@ -67,6 +68,7 @@ class LibraryPage(QWidget):
             self.stack.addWidget(self.pages[key])
         self.stack.setCurrentWidget(self.pages[key])
         self.tabs[key].setChecked(True)
+        self.pages[key].setFocus()
         return self.pages[key]
 
     def _make_models(self) -> QWidget:

@@ -40,7 +40,7 @@ class MetadataTable(QFrame):
         self.view.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
         self.view.horizontalHeader().setStretchLastSection(True)
         self.view.horizontalHeader().hide()
-        self.view.setColumnWidth(0, 190)
+        self.view.setColumnWidth(0, 156)
         self.view.setMinimumHeight(220)
         self.view.setAccessibleName(tr("Metadata"))
         self.field.textChanged.connect(self.proxy.setFilterFixedString)

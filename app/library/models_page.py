@@ -51,6 +51,7 @@ class ModelsPage(QWidget):
         self._clock = QTimer(self)
         self._clock.setInterval(100)
         self._clock.timeout.connect(lambda: self.drawer.show_verifying(self._progress[0] / max(1, self._progress[1])))
+        self.setFocusProxy(self.table)
         self._lay_out()
         library.entries_changed.connect(self.show_entries)
         library.downloads_changed.connect(self.show_entries)
@@ -82,9 +83,9 @@ class ModelsPage(QWidget):
         splitter.addWidget(left)
         splitter.addWidget(self.drawer)
         splitter.setStretchFactor(0, 1)
-        splitter.setSizes([640, 340])
+        splitter.setSizes([700, 310])
         splitter.setChildrenCollapsible(False)
-        self.drawer.setMinimumWidth(300)
+        self.drawer.setMinimumWidth(290)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(splitter)
@@ -127,6 +128,8 @@ class ModelsPage(QWidget):
             case "load" if entry.state.name == "READY":
                 self._library.load(entry)
                 self.loaded.emit()
+            case "fetch":
+                self._library.fetch_missing(entry)
             case "verify":
                 self._verify(entry)
             case "stop" if self._verifying is not None:

@@ -21,6 +21,9 @@ EntryRole = Qt.ItemDataRole.UserRole
 SortRole = Qt.ItemDataRole.UserRole + 1
 NAME, FAMILY, SIZE, QUANT, CONTEXT, STATE, USED = range(7)
 ROW_HEIGHT = 40
+WIDTHS = {FAMILY: 96, SIZE: 86, QUANT: 112, CONTEXT: 84, STATE: 148, USED: 100}
+NAME_WIDTH = 230
+DISPENSABLE = (USED, CONTEXT, FAMILY, QUANT)  # in this order they go when the window is narrow; the drawer has them
 _COLORS = {"good": "accent", "fair": "warning", "bad": "danger", "quiet": "muted"}
 
 
@@ -129,12 +132,19 @@ class ModelsTable(QTableView):
         header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
-        for column, width in ((FAMILY, 92), (SIZE, 84), (QUANT, 106), (CONTEXT, 80), (STATE, 120), (USED, 96)):
+        for column, width in WIDTHS.items():
             self.setColumnWidth(column, width)
         self.setAccessibleName(tr("Models on this machine"))
         self.selectionModel().currentRowChanged.connect(lambda *_: self.chosen.emit(self.current()))
         self.proxy.modelReset.connect(lambda: self.chosen.emit(self.current()))
         self.doubleClicked.connect(lambda index: self.opened.emit(index.data(EntryRole)))
+
+    def resizeEvent(self, event) -> None:
+        super().resizeEvent(event)
+        left = self.viewport().width() - NAME_WIDTH - sum(WIDTHS.values())
+        for column in DISPENSABLE:
+            self.setColumnHidden(column, left < 0)
+            left += WIDTHS[column] if left < 0 else 0
 
     def current(self) -> LibraryEntry | None:
         index = self.currentIndex()

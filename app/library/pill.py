@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 Mood = Literal["good", "fair", "bad", "quiet"]
 
@@ -15,6 +15,7 @@ class Pill(QLabel):
         super().__init__(parent)
         self.setObjectName("pill")
         self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.show_text(text, mood)
 
     def show_text(self, text: str, mood: Mood, reason: str = "") -> None:
