@@ -25,9 +25,10 @@ void rope(float* x, const float* cosines, const float* sines, int pairs, bool ha
 
 float silu(float x) { return x / (1.0f + std::exp(-x)); }
 
+// (1 + tanh y) / 2 = 1 / (1 + e^-2y), which keeps its digits where tanh y is near -1.
 float gelu(float x) {
-  const float root = 0.7978845608028654f;  // sqrt(2 / pi)
-  return 0.5f * x * (1.0f + std::tanh(root * (x + 0.044715f * x * x * x)));
+  const float twice = 1.5957691216057308f * (x + 0.044715f * x * x * x);  // 2 sqrt(2 / pi) (x + 0.044715 x³)
+  return x / (1.0f + std::exp(-twice));
 }
 
 void glu(const float* gate, const float* up, float* out, int n, Activation activation) {
