@@ -18,23 +18,23 @@ inline constexpr int kKvTypeCount = 9;                       // size of tables i
 // so that ranges can be combined. A row that sees no key yields peak -infinity, sum 0 and out 0.
 struct AttentionTask {
   KvType type;
-  const uint8_t* keys;    // row 0 of this KV head in block 0
+  const uint8_t* keys;  // row 0 of this KV head in block 0
   const uint8_t* values;
   size_t key_block_bytes, value_block_bytes;  // distance between blocks
   size_t key_row_bytes, value_row_bytes;      // distance between tokens
   const int32_t* blocks;                      // the sequence's block table
   int block_tokens;
   int key_dim, value_dim;
-  int begin, end;                 // key positions
+  int begin, end;  // key positions
   int rows;
-  const float* const* queries;    // [rows] of key_dim values
-  const int32_t* first;           // row r sees positions first[r] … last[r]
+  const float* const* queries;  // [rows] of key_dim values
+  const int32_t* first;         // row r sees positions first[r] … last[r]
   const int32_t* last;
   float scale;
-  float* out;                     // [rows, value_dim]
-  float* peaks;                   // [rows]
-  float* sums;                    // [rows]
-  uint8_t* scratch;               // scratch_bytes(rows, key_dim, value_dim), 64-byte aligned
+  float* out;        // [rows, value_dim]
+  float* peaks;      // [rows]
+  float* sums;       // [rows]
+  uint8_t* scratch;  // scratch_bytes(rows, key_dim, value_dim), 64-byte aligned
 };
 
 struct AttentionKernels {

@@ -1,6 +1,8 @@
 // AVX2 tier of attention.h: FMA on float32, caches converted by F16C.
 #include "lanes_avx2.h"
 #include "transpose.h"
+
+// needs the two above
 #include "attention_lanes.h"
 
 namespace tessera {

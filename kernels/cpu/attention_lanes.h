@@ -1,11 +1,13 @@
 // The kernels of attention.h in terms of Vec, for every vector tier: include a lanes_<tier>.h first. Internal linkage.
 //
-//   many rows (prefill): lanes are query rows. Keys and values are converted to float32 a tile at a time (a tile of each
-//     fits the first-level cache); queries are transposed once, scores come out as [key, row] and outputs as [dim, row],
-//     so that softmax is vertical and neither keys nor values are ever transposed:
+//   many rows (prefill): lanes are query rows. Keys and values are converted to float32 a tile at a time (a tile of
+//   each
+//     fits the first-level cache); queries are transposed once, scores come out as [key, row] and outputs as [dim,
+//     row], so that softmax is vertical and neither keys nor values are ever transposed:
 //       score[key, row] += key[dim] * query[dim, row]        out[dim, row] += value[dim] * weight[key, row]
 //     Both are products of a scalar stream and row vectors in register tiles of kTileRows × 2 vectors.
-//   few rows (decode): lanes are dims, because most lanes would be empty otherwise. Cache rows are converted in registers,
+//   few rows (decode): lanes are dims, because most lanes would be empty otherwise. Cache rows are converted in
+//   registers,
 //     each once for up to four query rows; while a block is read, the next one is prefetched.
 #pragma once
 #include "attention.h"
@@ -14,11 +16,11 @@
 namespace tessera {
 namespace {
 
-constexpr int kGroupRows = 2 * kLanes;       // query rows of one register tile
-constexpr int kFewRows = 8;                  // up to here lanes are dims
-constexpr int kFewRowsTile = 256;            // keys whose scores are kept at once
-constexpr int kTileBytes = 12 << 10;         // of converted keys or values
-constexpr float kNoPeak = -1e30f;            // below every score; finite, so that differences are never NaN
+constexpr int kGroupRows = 2 * kLanes;  // query rows of one register tile
+constexpr int kFewRows = 8;             // up to here lanes are dims
+constexpr int kFewRowsTile = 256;       // keys whose scores are kept at once
+constexpr int kTileBytes = 12 << 10;    // of converted keys or values
+constexpr float kNoPeak = -1e30f;       // below every score; finite, so that differences are never NaN
 constexpr int kQ8Block = 32;
 constexpr size_t kQ8Bytes = 34;
 
@@ -58,7 +60,11 @@ struct Workspace {
   Workspace(const Plan& plan, uint8_t* memory) {
     const auto rows = static_cast<size_t>(plan.groups) * kGroupRows, tile = static_cast<size_t>(plan.tile);
     float* at = reinterpret_cast<float*>(memory);
-    const auto take = [&at](size_t count) { float* const p = at; at += count; return p; };
+    const auto take = [&at](size_t count) {
+      float* const p = at;
+      at += count;
+      return p;
+    };
     keys = take(tile * static_cast<size_t>(plan.key_stride));
     values = take(tile * static_cast<size_t>(plan.value_stride));
     scores = take(score_floats(plan));  // few rows: [kFewRows, kFewRowsTile]
@@ -121,7 +127,8 @@ void load_tile(const AttentionTask& task, const uint8_t* base, size_t block_byte
   }
 }
 
-// --- many rows: lanes are query rows ----------------------------------------------------------------------------------
+// --- many rows: lanes are query rows
+// ----------------------------------------------------------------------------------
 
 // acc[m][·] = Σ_k scalars[m * scalar_row + k * scalar_step] * vectors[k][·], added to out * keep.
 template <int M>
@@ -176,7 +183,8 @@ void transpose_queries(const AttentionTask& task, const Plan& plan, const Worksp
         rows8[i] = task.queries[row < task.rows ? row : task.rows - 1];
       }
       int d = 0;
-      for (; d + 8 <= task.key_dim; d += 8) transpose_8x8(rows8, d, out + static_cast<ptrdiff_t>(d) * kGroupRows + r, kGroupRows);
+      for (; d + 8 <= task.key_dim; d += 8)
+        transpose_8x8(rows8, d, out + static_cast<ptrdiff_t>(d) * kGroupRows + r, kGroupRows);
       for (; d < task.key_dim; ++d)
         for (int i = 0; i < 8; ++i) out[static_cast<ptrdiff_t>(d) * kGroupRows + r + i] = rows8[i][d];
     }
@@ -226,7 +234,8 @@ void transpose_outputs(const AttentionTask& task, const Plan& plan, const Worksp
       for (int d = 0; d < task.value_dim; d += 8) {
         if (d + 8 > task.value_dim) {
           for (int i = 0; i < 8; ++i)
-            for (int e = d; e < task.value_dim; ++e) out[static_cast<ptrdiff_t>(r + i) * task.value_dim + e] = from[e * kGroupRows + r + i];
+            for (int e = d; e < task.value_dim; ++e)
+              out[static_cast<ptrdiff_t>(r + i) * task.value_dim + e] = from[e * kGroupRows + r + i];
           break;
         }
         const float* dims[8];
@@ -234,7 +243,8 @@ void transpose_outputs(const AttentionTask& task, const Plan& plan, const Worksp
         transpose_8x8(dims, r, out + static_cast<ptrdiff_t>(r) * task.value_dim + d, task.value_dim);
       }
     for (; r < rows; ++r)
-      for (int d = 0; d < task.value_dim; ++d) out[static_cast<ptrdiff_t>(r) * task.value_dim + d] = from[d * kGroupRows + r];
+      for (int d = 0; d < task.value_dim; ++d)
+        out[static_cast<ptrdiff_t>(r) * task.value_dim + d] = from[d * kGroupRows + r];
   }
 }
 
@@ -245,8 +255,10 @@ void attend_many(const AttentionTask& task) {
   alignas(64) float keep[kGroupRows];
   for (int begin = task.begin; begin < task.end; begin += plan.tile) {
     const int count = task.end - begin < plan.tile ? task.end - begin : plan.tile;
-    load_tile(task, task.keys, task.key_block_bytes, task.key_row_bytes, task.key_dim, begin, count, space.keys, plan.key_stride);
-    load_tile(task, task.values, task.value_block_bytes, task.value_row_bytes, task.value_dim, begin, count, space.values, plan.value_stride);
+    load_tile(task, task.keys, task.key_block_bytes, task.key_row_bytes, task.key_dim, begin, count, space.keys,
+              plan.key_stride);
+    load_tile(task, task.values, task.value_block_bytes, task.value_row_bytes, task.value_dim, begin, count,
+              space.values, plan.value_stride);
     for (int g = 0; g < plan.groups; ++g) {
       const ptrdiff_t row = static_cast<ptrdiff_t>(g) * kGroupRows;
       // Rows rise in position, so the first and the last row bound what a group sees.
@@ -254,15 +266,19 @@ void attend_many(const AttentionTask& task) {
       if (sees_from >= begin + count || sees_to < begin) continue;
       const int seen = sees_to - begin + 1 < count ? sees_to - begin + 1 : count;
       const bool all = space.first[row + kGroupRows - 1] <= begin && space.last[row] >= begin + seen - 1;
-      product(space.keys, plan.key_stride, 1, space.queries + row * plan.key_stride, task.key_dim, seen, space.scores, nullptr);
-      soften(space.scores, seen, begin, all, space.first + row, space.last + row, space.peaks + row, space.sums + row, keep);
-      product(space.values, 1, plan.value_stride, space.scores, seen, task.value_dim, space.outputs + row * plan.value_stride, keep);
+      product(space.keys, plan.key_stride, 1, space.queries + row * plan.key_stride, task.key_dim, seen, space.scores,
+              nullptr);
+      soften(space.scores, seen, begin, all, space.first + row, space.last + row, space.peaks + row, space.sums + row,
+             keep);
+      product(space.values, 1, plan.value_stride, space.scores, seen, task.value_dim,
+              space.outputs + row * plan.value_stride, keep);
     }
   }
   transpose_outputs(task, plan, space);
 }
 
-// --- few rows: lanes are dims -------------------------------------------------------------------------------------------
+// --- few rows: lanes are dims
+// -------------------------------------------------------------------------------------------
 
 struct HalfRow {
   static Vec at(const uint8_t* row, int d) { return load_half(row + 2 * d); }
@@ -361,7 +377,8 @@ inline void each_rows(int rows, Body&& body) {
   if (rows - r == 1) body(Rows<1>{}, r);
 }
 
-// Scores of positions begin … begin + count - 1 to weights; returns what the row's earlier output is to be multiplied by.
+// Scores of positions begin … begin + count - 1 to weights; returns what the row's earlier output is to be multiplied
+// by.
 inline float soften_row(float* scores, int count, int begin, int first, int last, float& peak, float& total) {
   for (int k = 0; k < count && begin + k < first; ++k) scores[k] = -__builtin_inff();
   for (int k = count - 1; k >= 0 && begin + k > last; --k) scores[k] = -__builtin_inff();
@@ -397,8 +414,12 @@ void attend_few(const AttentionTask& task) {
     task.peaks[r] = kNoPeak;
     task.sums[r] = 0;
   }
-  const auto key_run = [&task](int p, int end) { return run_at(task, task.keys, task.key_block_bytes, task.key_row_bytes, p, end); };
-  const auto value_run = [&task](int p, int end) { return run_at(task, task.values, task.value_block_bytes, task.value_row_bytes, p, end); };
+  const auto key_run = [&task](int p, int end) {
+    return run_at(task, task.keys, task.key_block_bytes, task.key_row_bytes, p, end);
+  };
+  const auto value_run = [&task](int p, int end) {
+    return run_at(task, task.values, task.value_block_bytes, task.value_row_bytes, p, end);
+  };
   for (int begin = task.begin; begin < task.end; begin += kFewRowsTile) {
     const int end = task.end - begin < kFewRowsTile ? task.end : begin + kFewRowsTile;
     for (int p = begin; p < end;) {
@@ -416,7 +437,8 @@ void attend_few(const AttentionTask& task) {
     }
     float keep[kFewRows];
     for (int r = 0; r < task.rows; ++r)
-      keep[r] = soften_row(space.scores + r * kFewRowsTile, end - begin, begin, task.first[r], task.last[r], task.peaks[r], task.sums[r]);
+      keep[r] = soften_row(space.scores + r * kFewRowsTile, end - begin, begin, task.first[r], task.last[r],
+                           task.peaks[r], task.sums[r]);
     for (int p = begin; p < end;) {
       const Run run = value_run(p, end);
       const int next = p + run.count;

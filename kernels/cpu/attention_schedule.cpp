@@ -45,7 +45,8 @@ AttentionSchedule schedule_attention(const Batch& batch, int heads_per_kv, int w
     const AttentionItem& item = schedule.items[static_cast<size_t>(i)];
     return static_cast<int64_t>(item.end - item.begin) * item.count;
   };
-  std::stable_sort(schedule.by_cost.begin(), schedule.by_cost.end(), [&cost](int a, int b) { return cost(a) > cost(b); });
+  std::stable_sort(schedule.by_cost.begin(), schedule.by_cost.end(),
+                   [&cost](int a, int b) { return cost(a) > cost(b); });
   return schedule;
 }
 

@@ -16,7 +16,9 @@ struct AttentionItem {
 };
 
 // Items of one group are the parts of one key range; first_part counts those of all groups before it that have several.
-struct AttentionGroup { int rows, parts, first_part; };
+struct AttentionGroup {
+  int rows, parts, first_part;
+};
 
 struct AttentionSchedule {
   std::vector<AttentionItem> items;

@@ -32,8 +32,10 @@ Batch::Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::v
       table_blocks_(table_blocks) {
   const size_t n = tokens_.size();
   if (n < 1 || n > (1u << 20)) refuse("a run takes 1..1048576 tokens, not " + std::to_string(n));
-  if (positions_.size() != n) refuse(std::to_string(n) + " tokens, but " + std::to_string(positions_.size()) + " positions");
-  if (sequences_.size() != n) refuse(std::to_string(n) + " tokens, but " + std::to_string(sequences_.size()) + " sequences");
+  if (positions_.size() != n)
+    refuse(std::to_string(n) + " tokens, but " + std::to_string(positions_.size()) + " positions");
+  if (sequences_.size() != n)
+    refuse(std::to_string(n) + " tokens, but " + std::to_string(sequences_.size()) + " sequences");
   if (outputs_.size() > n) refuse("more outputs than tokens");
   constexpr int64_t kAny = std::numeric_limits<int32_t>::max();
   check_range("tokens", tokens_, kAny);

@@ -14,7 +14,9 @@ class Batch {
         std::vector<int32_t> block_tables, int sequence_count, int table_blocks, std::vector<int32_t> outputs);
 
   // The tokens of one sequence: order()[first … first + count), positions rising.
-  struct Span { int sequence, first, count, last_position; };
+  struct Span {
+    int sequence, first, count, last_position;
+  };
 
   int size() const { return static_cast<int>(tokens_.size()); }
   const std::vector<int32_t>& tokens() const { return tokens_; }

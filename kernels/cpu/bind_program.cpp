@@ -35,7 +35,8 @@ struct Held {
 
 Held hold(nb::handle object, bool writable) {
   auto view = std::make_unique<Py_buffer>();
-  if (PyObject_GetBuffer(object.ptr(), view.get(), writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) throw nb::python_error();
+  if (PyObject_GetBuffer(object.ptr(), view.get(), writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0)
+    throw nb::python_error();
   const Held held{static_cast<uint8_t*>(view->buf), static_cast<size_t>(view->len), nullptr};
   return {held.data, held.size, Owner(view.release(), [](const void* p) {
             auto* const buffer = static_cast<Py_buffer*>(const_cast<void*>(p));
@@ -62,55 +63,60 @@ void write_rows(Program& program, Handle value, const Table& rows, bool is_ids) 
 void bind_handles(nb::class_<Program>& program) {
   program.def("value", &Program::value, "width"_a, "ids"_a = false)
       .def("weight", &Program::weight, "type_id"_a, "rows"_a, "cols"_a, "count"_a = 1)
-      .def("bind_weight",
-           [](Program& self, Handle handle, nb::handle buffer, int64_t offset) {
-             const Held held = hold(buffer, false);
-             self.bind_weight(handle, held.data, held.size, offset, held.owner);
-           },
-           "handle"_a, "buffer"_a, "offset"_a = 0)
+      .def(
+          "bind_weight",
+          [](Program& self, Handle handle, nb::handle buffer, int64_t offset) {
+            const Held held = hold(buffer, false);
+            self.bind_weight(handle, held.data, held.size, offset, held.owner);
+          },
+          "handle"_a, "buffer"_a, "offset"_a = 0)
       .def("kv_layer", &Program::kv_layer, "kv_heads"_a, "key_dim"_a, "value_dim"_a, "type_id"_a, "block_tokens"_a)
-      .def("bind_kv",
-           [](Program& self, Handle handle, nb::handle keys, nb::handle values) {
-             const Held k = hold(keys, true), v = hold(values, true);
-             self.bind_kv(handle, k.data, k.size, v.data, v.size, k.owner, v.owner);
-           },
-           "handle"_a, "keys"_a, "values"_a)
+      .def(
+          "bind_kv",
+          [](Program& self, Handle handle, nb::handle keys, nb::handle values) {
+            const Held k = hold(keys, true), v = hold(values, true);
+            self.bind_kv(handle, k.data, k.size, v.data, v.size, k.owner, v.owner);
+          },
+          "handle"_a, "keys"_a, "values"_a)
       .def("expert_mask", &Program::expert_mask, "experts"_a)
-      .def("set_expert_mask",
-           [](Program& self, Handle handle, const Flags& present) {
-             self.set_expert_mask(handle, std::vector<uint8_t>(present.data(), present.data() + present.size()));
-           },
-           "handle"_a, "present"_a);
+      .def(
+          "set_expert_mask",
+          [](Program& self, Handle handle, const Flags& present) {
+            self.set_expert_mask(handle, std::vector<uint8_t>(present.data(), present.data() + present.size()));
+          },
+          "handle"_a, "present"_a);
 }
 
 void bind_operations(nb::class_<Program>& program) {
   program.def("embed", &Program::embed, "table"_a, "out"_a)
       .def("rms_norm", &Program::rms_norm, "x"_a, "weight"_a, "out"_a, "eps"_a, "group"_a = 0)
-      .def("linear",
-           [](Program& self, Handle x, std::vector<Handle> weights, const std::vector<std::optional<Handle>>& biases,
-              std::vector<Handle> outs) {
-             std::vector<Handle> plain;
-             for (const std::optional<Handle>& bias : biases) plain.push_back(bias.value_or(kNone));
-             self.linear(x, std::move(weights), std::move(plain), std::move(outs));
-           },
-           "x"_a, "weights"_a, "biases"_a, "outs"_a)
-      .def("rope",
-           [](Program& self, Handle x, int heads, int head_dim, int rope_dim, const std::string& mode,
-              const Floats& frequencies, float magnitude) {
-             self.rope(x, heads, head_dim, rope_dim, mode, copy(frequencies), magnitude);
-           },
-           "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f)
+      .def(
+          "linear",
+          [](Program& self, Handle x, std::vector<Handle> weights, const std::vector<std::optional<Handle>>& biases,
+             std::vector<Handle> outs) {
+            std::vector<Handle> plain;
+            for (const std::optional<Handle>& bias : biases) plain.push_back(bias.value_or(kNone));
+            self.linear(x, std::move(weights), std::move(plain), std::move(outs));
+          },
+          "x"_a, "weights"_a, "biases"_a, "outs"_a)
+      .def(
+          "rope",
+          [](Program& self, Handle x, int heads, int head_dim, int rope_dim, const std::string& mode,
+             const Floats& frequencies,
+             float magnitude) { self.rope(x, heads, head_dim, rope_dim, mode, copy(frequencies), magnitude); },
+          "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f)
       .def("attention", &Program::attention, "q"_a, "k"_a, "v"_a, "kv"_a, "out"_a, "heads"_a, "scale"_a, "window"_a = 0)
       .def("glu", &Program::glu, "gate"_a, "up"_a, "out"_a, "activation"_a = "silu")
       .def("router", &Program::router, "logits"_a, "out_ids"_a, "out_weights"_a, "top_k"_a, "gating"_a = "softmax",
            "normalise"_a = true, "scale"_a = 1.0f)
-      .def("experts",
-           [](Program& self, Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
-              const std::string& activation, std::optional<Handle> mask) {
-             self.experts(x, ids, weights, gate, up, down, out, activation, mask.value_or(kNone));
-           },
-           "x"_a, "ids"_a, "weights"_a, "gate"_a, "up"_a, "down"_a, "out"_a, "activation"_a = "silu",
-           "mask"_a = nb::none())
+      .def(
+          "experts",
+          [](Program& self, Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
+             const std::string& activation, std::optional<Handle> mask) {
+            self.experts(x, ids, weights, gate, up, down, out, activation, mask.value_or(kNone));
+          },
+          "x"_a, "ids"_a, "weights"_a, "gate"_a, "up"_a, "down"_a, "out"_a, "activation"_a = "silu",
+          "mask"_a = nb::none())
       .def("add", &Program::add, "a"_a, "b"_a, "out"_a)
       .def("scale", &Program::scale, "x"_a, "factor"_a)
       .def("select_rows", &Program::select_rows, "x"_a, "out"_a)
@@ -119,18 +125,21 @@ void bind_operations(nb::class_<Program>& program) {
 
 void bind_execution(nb::class_<Program>& program) {
   program
-      .def("run",
-           [](Program& self, ThreadPool& pool, const Batch& batch, int begin, int end) {
-             const Program::Claim claim(self);
-             const nb::gil_scoped_release unlocked;
-             self.run(pool, batch, begin, end);
-           },
-           "pool"_a, "batch"_a, "begin"_a = 0, "end"_a = -1)
+      .def(
+          "run",
+          [](Program& self, ThreadPool& pool, const Batch& batch, int begin, int end) {
+            const Program::Claim claim(self);
+            const nb::gil_scoped_release unlocked;
+            self.run(pool, batch, begin, end);
+          },
+          "pool"_a, "batch"_a, "begin"_a = 0, "end"_a = -1)
       .def("read", &rows_of, "value"_a)
-      .def("write", [](Program& self, Handle v, const FloatTable& rows) { write_rows(self, v, rows, false); }, "value"_a,
-           nb::arg("rows").noconvert())
-      .def("write", [](Program& self, Handle v, const IntTable& rows) { write_rows(self, v, rows, true); }, "value"_a,
-           nb::arg("rows").noconvert())
+      .def(
+          "write", [](Program& self, Handle v, const FloatTable& rows) { write_rows(self, v, rows, false); }, "value"_a,
+          nb::arg("rows").noconvert())
+      .def(
+          "write", [](Program& self, Handle v, const IntTable& rows) { write_rows(self, v, rows, true); }, "value"_a,
+          nb::arg("rows").noconvert())
       .def_prop_ro("operation_count", &Program::operation_count)
       .def_prop_ro("step_count", &Program::step_count)
       .def_prop_ro("tier", &Program::tier);
@@ -144,16 +153,17 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("threads", &ThreadPool::threads);
 
   nb::class_<Batch>(m, "Batch")
-      .def("__init__",
-           [](Batch* self, const Ints& tokens, const Ints& positions, const Ints& sequences, const IntTable& tables,
-              const Ints& outputs) {
-             if (tables.shape(0) > (1u << 20) || tables.shape(1) > (1u << 24))
-               throw std::invalid_argument("batch: block_tables is too large");
-             new (self) Batch(copy(tokens), copy(positions), copy(sequences),
-                              std::vector<int32_t>(tables.data(), tables.data() + tables.size()),
-                              static_cast<int>(tables.shape(0)), static_cast<int>(tables.shape(1)), copy(outputs));
-           },
-           "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a)
+      .def(
+          "__init__",
+          [](Batch* self, const Ints& tokens, const Ints& positions, const Ints& sequences, const IntTable& tables,
+             const Ints& outputs) {
+            if (tables.shape(0) > (1u << 20) || tables.shape(1) > (1u << 24))
+              throw std::invalid_argument("batch: block_tables is too large");
+            new (self) Batch(copy(tokens), copy(positions), copy(sequences),
+                             std::vector<int32_t>(tables.data(), tables.data() + tables.size()),
+                             static_cast<int>(tables.shape(0)), static_cast<int>(tables.shape(1)), copy(outputs));
+          },
+          "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a)
       .def("__len__", &Batch::size);
 
   nb::class_<Program> program(m, "Program");

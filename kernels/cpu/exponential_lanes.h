@@ -4,9 +4,9 @@
 namespace tessera {
 namespace {
 
-// e^x to 2 units in the last place; 0 below the smallest normal result, infinity never (x is capped at 88.37), NaN kept.
-// x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split in two so that r is exact; e^r by its Taylor polynomial to r^7,
-// whose remainder is below 2^-26.
+// e^x to 2 units in the last place; 0 below the smallest normal result, infinity never (x is capped at 88.37), NaN
+// kept. x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split in two so that r is exact; e^r by its Taylor polynomial to
+// r^7, whose remainder is below 2^-26.
 inline Vec exponential(Vec x) {
   const Vec least = broadcast(-87.3365447505531f);
   const Vec bounded = greatest_of(least, least_of(broadcast(88.3762626647949f), x));

@@ -52,7 +52,7 @@ inline Vec times_power_of_two(Vec a, Vec n) {
 inline Vec round_to_whole(Vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 // a where x >= least or x is NaN, else 0.
 inline Vec keep_from(Vec a, Vec x, Vec least) { return _mm256_and_ps(a, _mm256_cmp_ps(x, least, _CMP_NLT_UQ)); }
-inline Vec least_of(Vec bound, Vec x) { return _mm256_min_ps(bound, x); }    // NaN of x is kept
+inline Vec least_of(Vec bound, Vec x) { return _mm256_min_ps(bound, x); }  // NaN of x is kept
 inline Vec greatest_of(Vec bound, Vec x) { return _mm256_max_ps(bound, x); }
 
 // score where first <= position <= last, else -infinity.

@@ -4,15 +4,17 @@ namespace tessera {
 namespace {
 
 template <class... F>
-struct Overloaded : F... { using F::operator()...; };
+struct Overloaded : F... {
+  using F::operator()...;
+};
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
 }  // namespace
 
 const char* operation_name(const Operation& operation) {
-  static const char* const names[] = {"embed", "rms_norm", "linear",  "rope", "attention",  "glu",
-                                      "router", "experts",  "add",     "scale", "select_rows"};
+  static const char* const names[] = {"embed",  "rms_norm", "linear", "rope",  "attention",  "glu",
+                                      "router", "experts",  "add",    "scale", "select_rows"};
   static_assert(std::variant_size_v<OperationBody> == sizeof names / sizeof *names);
   return names[operation.body.index()];
 }

@@ -15,20 +15,60 @@ inline constexpr Handle kNone = -1;
 // Which rows a value has: one per token of the batch, or one per output.
 enum class Domain : uint8_t { tokens, outputs };
 
-struct Embed { Handle table, out; };
-struct RmsNorm { Handle x, weight, out; float epsilon; int group; };
-struct Linear { Handle x; std::vector<Handle> weights, biases, outs; };  // biases: kNone where there is none
-struct Rope { Handle x; int heads, head_dim, pairs; bool halves; int table; };
-struct Attention { Handle q, k, v, kv, out; int heads; float scale; int window, schedule; };
-struct Glu { Handle gate, up, out; Activation activation; };
+struct Embed {
+  Handle table, out;
+};
+struct RmsNorm {
+  Handle x, weight, out;
+  float epsilon;
+  int group;
+};
+struct Linear {
+  Handle x;
+  std::vector<Handle> weights, biases, outs;
+};  // biases: kNone where there is none
+struct Rope {
+  Handle x;
+  int heads, head_dim, pairs;
+  bool halves;
+  int table;
+};
+struct Attention {
+  Handle q, k, v, kv, out;
+  int heads;
+  float scale;
+  int window, schedule;
+};
+struct Glu {
+  Handle gate, up, out;
+  Activation activation;
+};
 enum class Gating : uint8_t { softmax, sigmoid };
-struct Router { Handle logits, out_ids, out_weights; int top_k; Gating gating; bool normalise; float scale; };
-struct Experts { Handle x, ids, weights, gate, up, down, out; Activation activation; Handle mask; };
-struct Add { Handle a, b, out; };
-struct Scale { Handle x; float factor; };
-struct SelectRows { Handle x, out; };
+struct Router {
+  Handle logits, out_ids, out_weights;
+  int top_k;
+  Gating gating;
+  bool normalise;
+  float scale;
+};
+struct Experts {
+  Handle x, ids, weights, gate, up, down, out;
+  Activation activation;
+  Handle mask;
+};
+struct Add {
+  Handle a, b, out;
+};
+struct Scale {
+  Handle x;
+  float factor;
+};
+struct SelectRows {
+  Handle x, out;
+};
 
-using OperationBody = std::variant<Embed, RmsNorm, Linear, Rope, Attention, Glu, Router, Experts, Add, Scale, SelectRows>;
+using OperationBody =
+    std::variant<Embed, RmsNorm, Linear, Rope, Attention, Glu, Router, Experts, Add, Scale, SelectRows>;
 
 struct Operation {
   OperationBody body;

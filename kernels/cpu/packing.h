@@ -40,7 +40,8 @@ class Packing {
 
  private:
   size_t format_bytes(int format, int tokens) const {
-    return used_[static_cast<size_t>(format)] ? aligned_size(table_.activations[format].packed_bytes(tokens, cols_)) : 0;
+    return used_[static_cast<size_t>(format)] ? aligned_size(table_.activations[format].packed_bytes(tokens, cols_))
+                                              : 0;
   }
 
   const MatmulTable& table_;

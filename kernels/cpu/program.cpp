@@ -113,7 +113,8 @@ void Program::bind_kv(Handle handle, uint8_t* keys, size_t keys_size, uint8_t* v
            std::to_string(values_size));
   const size_t blocks = keys_size / key_block;
   if (blocks != values_size / value_block || blocks < 1 || blocks > (1u << 30))
-    refuse(what + ": keys hold " + std::to_string(blocks) + " blocks, values " + std::to_string(values_size / value_block));
+    refuse(what + ": keys hold " + std::to_string(blocks) + " blocks, values " +
+           std::to_string(values_size / value_block));
   if ((reinterpret_cast<uintptr_t>(keys) | reinterpret_cast<uintptr_t>(values)) % 4 != 0)
     refuse(what + ": keys and values must lie at multiples of 4 bytes");
   kv.keys = keys;
@@ -141,7 +142,8 @@ void Program::set_expert_mask(Handle handle, std::vector<uint8_t> present) {
 
 Program::Rows Program::read(Handle handle) const {
   check_idle("read");
-  if (handle < 0 || static_cast<size_t>(handle) >= values_.size()) refuse("read: there is no " + named("value", handle));
+  if (handle < 0 || static_cast<size_t>(handle) >= values_.size())
+    refuse("read: there is no " + named("value", handle));
   const Value& value = value_at(handle);
   if (arena_ == nullptr) refuse("read: nothing has run yet");
   if (value.fused_away)
@@ -157,7 +159,8 @@ void Program::write(Handle handle, const void* data, int rows, int width, bool i
   const std::string what = "write: " + named("value", handle);
   if (!finished_) refuse("write: finish() comes first");
   if (value.is_ids != is_ids) refuse(what + (value.is_ids ? " holds int32 ids" : " holds float32"));
-  if (width != value.width) refuse(what + " has width " + std::to_string(value.width) + ", not " + std::to_string(width));
+  if (width != value.width)
+    refuse(what + " has width " + std::to_string(value.width) + ", not " + std::to_string(width));
   if (rows < 1 || rows > (1 << 20)) refuse(what + ": rows must be 1..1048576, not " + std::to_string(rows));
   reserve_rows(rows, has_token_rows_[static_cast<size_t>(handle)] ? 0 : rows);
   std::memcpy(value_rows_[static_cast<size_t>(handle)], data,

@@ -38,8 +38,8 @@ Kernels load_kernels(const std::string& tier);
 
 struct Value {
   int width;
-  bool is_ids = false;       // int32 expert ids, written by a router
-  bool fused_away = false;   // the last operation that writes it keeps it in registers or scratch
+  bool is_ids = false;      // int32 expert ids, written by a router
+  bool fused_away = false;  // the last operation that writes it keeps it in registers or scratch
 };
 
 struct Weight {
@@ -77,7 +77,9 @@ struct RopeTable {
   float magnitude;
 };
 
-struct ScheduleKey { int heads_per_kv, window; };  // attention cut alike for all layers that agree in these
+struct ScheduleKey {
+  int heads_per_kv, window;
+};  // attention cut alike for all layers that agree in these
 
 class Program {
  public:
@@ -127,7 +129,12 @@ class Program {
   };
   void run(ThreadPool& pool, const Batch& batch, int begin, int end);
   // Rows of a value after the last run; the arena that holds them stays alive through the returned owner.
-  struct Rows { float* data; int rows, width; bool is_ids; std::shared_ptr<Arena> owner; };
+  struct Rows {
+    float* data;
+    int rows, width;
+    bool is_ids;
+    std::shared_ptr<Arena> owner;
+  };
   Rows read(Handle value) const;
   // Sets the first `rows` rows before a run (a segment's input). Ids outside the experts count as absent experts.
   void write(Handle value, const void* data, int rows, int width, bool is_ids);
@@ -145,7 +152,10 @@ class Program {
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
 
  private:
-  struct Planned { std::unique_ptr<Step> step; int end; };  // carries out operations [index, end)
+  struct Planned {
+    std::unique_ptr<Step> step;
+    int end;
+  };  // carries out operations [index, end)
 
   void check_idle(const char* what) const;
   void check_recording(const char* operation) const;

@@ -9,7 +9,9 @@
 namespace tessera {
 namespace {
 
-bool contains(const Handles& handles, Handle h) { return std::find(handles.begin(), handles.end(), h) != handles.end(); }
+bool contains(const Handles& handles, Handle h) {
+  return std::find(handles.begin(), handles.end(), h) != handles.end();
+}
 
 }  // namespace
 
@@ -19,7 +21,8 @@ void Program::infer_domains() {
   for (size_t i = 0; i < operations_.size(); ++i) {
     Operation& operation = operations_[i];
     const auto refuse = [&](const std::string& message) {
-      throw std::invalid_argument("finish: operation " + std::to_string(i) + ", " + operation_name(operation) + ": " + message);
+      throw std::invalid_argument("finish: operation " + std::to_string(i) + ", " + operation_name(operation) + ": " +
+                                  message);
     };
     const Handles reads = values_read(operation);
     if (!reads.empty()) operation.domain = domains[static_cast<size_t>(reads[0])];

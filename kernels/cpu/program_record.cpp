@@ -28,7 +28,8 @@ class Checks {
     return values_[static_cast<size_t>(handle)];
   }
   int width(const char* role, Handle handle) const {
-    require(!value(role, handle).is_ids, std::string(role) + " names value " + std::to_string(handle) + ", which holds ids");
+    require(!value(role, handle).is_ids,
+            std::string(role) + " names value " + std::to_string(handle) + ", which holds ids");
     return value(role, handle).width;
   }
   const Weight& weight(const char* role, Handle handle) const {
@@ -44,7 +45,7 @@ class Checks {
     const Weight& w = weight(role, handle);
     require(w.type == QuantType::F32 && w.rows == 1 && w.count == 1,
             std::string(role) + " (weight " + std::to_string(handle) + ") must be one row of F32");
-    equal(std::string(role) + "'s size", w.cols, size);
+    equal(std::string("the size of ") + role, w.cols, size);
   }
   void finite(const char* role, float x) const { require(std::isfinite(x), std::string(role) + " must be finite"); }
 
@@ -129,10 +130,12 @@ void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::s
 void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window) {
   check_recording("attention");
   const Checks check("attention", values_, weights_);
-  check.require(kv >= 0 && static_cast<size_t>(kv) < kv_layers_.size(), "kv names layer " + std::to_string(kv) + ", which does not exist");
+  check.require(kv >= 0 && static_cast<size_t>(kv) < kv_layers_.size(),
+                "kv names layer " + std::to_string(kv) + ", which does not exist");
   const KvLayer& layer = kv_at(kv);
-  check.require(heads >= 1 && heads <= (1 << 12) && heads % layer.heads == 0,
-                "heads must be a multiple of the " + std::to_string(layer.heads) + " KV heads, not " + std::to_string(heads));
+  check.require(
+      heads >= 1 && heads <= (1 << 12) && heads % layer.heads == 0,
+      "heads must be a multiple of the " + std::to_string(layer.heads) + " KV heads, not " + std::to_string(heads));
   check.equal("q's width", check.width("q", q), static_cast<int64_t>(heads) * layer.key_dim);
   check.equal("k's width", check.width("k", k), static_cast<int64_t>(layer.heads) * layer.key_dim);
   check.equal("v's width", check.width("v", v), static_cast<int64_t>(layer.heads) * layer.value_dim);
@@ -142,8 +145,8 @@ void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int
   check.finite("scale", scale);
   const ScheduleKey key{heads / layer.heads, window};
   size_t schedule = 0;
-  while (schedule < schedule_keys_.size() && (schedule_keys_[schedule].heads_per_kv != key.heads_per_kv ||
-                                              schedule_keys_[schedule].window != key.window))
+  while (schedule < schedule_keys_.size() &&
+         (schedule_keys_[schedule].heads_per_kv != key.heads_per_kv || schedule_keys_[schedule].window != key.window))
     ++schedule;
   if (schedule == schedule_keys_.size()) schedule_keys_.push_back(key);
   operations_.push_back({Attention{q, k, v, kv, out, heads, scale, window, static_cast<int>(schedule)}});

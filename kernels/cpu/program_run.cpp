@@ -64,7 +64,8 @@ void Program::check_bound(int begin, int end, const Batch& batch) const {
     for (const Handle h : used_weights_[static_cast<size_t>(i)])
       if (weight_at(h).data == nullptr) refuse("weight " + std::to_string(h) + " is not bound");
     const OperationBody& body = operations_[static_cast<size_t>(i)].body;
-    if (const auto* embed = std::get_if<Embed>(&body); embed != nullptr && batch.largest_token() >= weight_at(embed->table).rows)
+    if (const auto* embed = std::get_if<Embed>(&body);
+        embed != nullptr && batch.largest_token() >= weight_at(embed->table).rows)
       refuse("token " + std::to_string(batch.largest_token()) + " is outside the table's " +
              std::to_string(weight_at(embed->table).rows) + " rows");
     if (const auto* attention = std::get_if<Attention>(&body)) {
@@ -83,7 +84,8 @@ void Program::reserve_rows(int tokens, int outputs) {
   const int token_rows = std::max(tokens, token_capacity_), output_rows = std::max(outputs, output_capacity_);
   const auto floats = [&](size_t v) {
     const int rows = std::max(1, has_token_rows_[v] ? std::max(token_rows, output_rows) : output_rows);
-    return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(values_[v].width)) / sizeof(float);
+    return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(values_[v].width)) /
+           sizeof(float);
   };
   size_t total = 0;
   for (size_t v = 0; v < values_.size(); ++v) total += floats(v);

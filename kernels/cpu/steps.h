@@ -29,15 +29,13 @@ struct Run {
   const Program& program;
   const Batch& batch;
   RunShape shape;
-  float* const* values;                // rows of every value
-  uint8_t* shared;                     // scratch
-  const float* const* rope_rows;       // per table: [tokens, 2, pairs] cosines and sines
-  std::atomic<int>* part_counts;       // zero between steps; for parts of attention groups
+  float* const* values;           // rows of every value
+  uint8_t* shared;                // scratch
+  const float* const* rope_rows;  // per table: [tokens, 2, pairs] cosines and sines
+  std::atomic<int>* part_counts;  // zero between steps; for parts of attention groups
 
   float* value(Handle h) const { return values[static_cast<size_t>(h)]; }
-  float* row(Handle h, int r) const {
-    return value(h) + static_cast<ptrdiff_t>(r) * program.value_at(h).width;
-  }
+  float* row(Handle h, int r) const { return value(h) + static_cast<ptrdiff_t>(r) * program.value_at(h).width; }
 };
 
 // One thread's view of a run.
@@ -68,7 +66,9 @@ class Step {
 };
 
 // Rows [first, first + count) of one matrix of a weight against packed activations.
-struct RowRange { int first, count; };
+struct RowRange {
+  int first, count;
+};
 void multiply_rows(const Kernels& kernels, const Weight& weight, int matrix, RowRange range, const uint8_t* packed,
                    int tokens, float* out, ptrdiff_t out_stride, uint8_t* scratch);
 
@@ -80,13 +80,17 @@ StepPointer make_attention_step(const Program& program, const Attention& operati
 StepPointer make_experts_step(const Program& program, const Experts& operation, Domain domain);
 StepPointer make_router_step(const Router& operation, Domain domain);
 
-struct FusedNorm { Handle weight; float epsilon; Handle out; };
+struct FusedNorm {
+  Handle weight;
+  float epsilon;
+  Handle out;
+};
 struct FusedLinear {
   Linear linear;
   Domain domain;
   bool has_norm = false;
   FusedNorm norm{};
-  bool norm_kept = true;    // something else reads norm.out
+  bool norm_kept = true;   // something else reads norm.out
   Handle glu_out = kNone;  // two matrices, gate and up, meet in one output
   Activation activation = Activation::silu;
   Handle residual = kNone;  // one matrix: residual_out = residual + product

@@ -31,8 +31,11 @@ struct Partial {
 class AttentionStep final : public Step {
  public:
   AttentionStep(const Program& program, const Attention& o)
-      : o_(o), kv_heads_(program.kv_at(o.kv).heads), heads_per_kv_(o.heads / kv_heads_),
-        key_dim_(program.kv_at(o.kv).key_dim), value_dim_(program.kv_at(o.kv).value_dim) {}
+      : o_(o),
+        kv_heads_(program.kv_at(o.kv).heads),
+        heads_per_kv_(o.heads / kv_heads_),
+        key_dim_(program.kv_at(o.kv).key_dim),
+        value_dim_(program.kv_at(o.kv).value_dim) {}
 
   Needs needs(const Program& program, const RunShape& shape) const override {
     const AttentionSchedule& schedule = shape.schedules[o_.schedule];
@@ -40,9 +43,8 @@ class AttentionStep final : public Step {
     const size_t shared = static_cast<size_t>(schedule.parts) * static_cast<size_t>(kv_heads_) *
                           Partial::bytes(schedule.most_part_rows, value_dim_);
     const size_t row_lists = aligned_size(sizeof(const float*) * rows) + 2 * aligned_size(sizeof(int32_t) * rows);
-    return {shared,
-            row_lists + Partial::bytes(schedule.most_rows, value_dim_) +
-                program.kernels().attention.scratch_bytes(schedule.most_rows, key_dim_, value_dim_)};
+    return {shared, row_lists + Partial::bytes(schedule.most_rows, value_dim_) +
+                        program.kernels().attention.scratch_bytes(schedule.most_rows, key_dim_, value_dim_)};
   }
 
   void run(const Run& run, Worker& worker) const noexcept override {
@@ -67,8 +69,9 @@ class AttentionStep final : public Step {
     const auto slot = static_cast<size_t>(position % kv.block_tokens);
     const auto store = run.program.kernels().attention.store[static_cast<int>(kv.type)];
     for (int h = 0; h < kv_heads_; ++h) {
-      const size_t row = (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(h)) *
-                             static_cast<size_t>(kv.block_tokens) + slot;
+      const size_t row =
+          (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(h)) * static_cast<size_t>(kv.block_tokens) +
+          slot;
       store(run.row(o_.k, token) + static_cast<ptrdiff_t>(h) * key_dim_, kv.keys + row * kv.key_row_bytes, key_dim_);
       store(run.row(o_.v, token) + static_cast<ptrdiff_t>(h) * value_dim_, kv.values + row * kv.value_row_bytes,
             value_dim_);
@@ -141,9 +144,10 @@ class AttentionStep final : public Step {
 
   Partial part_memory(const Run& run, const AttentionSchedule& schedule, const AttentionGroup& group, int kv_head,
                       int part) const {
-    const size_t index = static_cast<size_t>(group.first_part + part) * static_cast<size_t>(kv_heads_) +
-                         static_cast<size_t>(kv_head);
-    return Partial::at(run.shared + index * Partial::bytes(schedule.most_part_rows, value_dim_), group.rows, value_dim_);
+    const size_t index =
+        static_cast<size_t>(group.first_part + part) * static_cast<size_t>(kv_heads_) + static_cast<size_t>(kv_head);
+    return Partial::at(run.shared + index * Partial::bytes(schedule.most_part_rows, value_dim_), group.rows,
+                       value_dim_);
   }
 
   // Writes the weighted mean of the values that the group's parts have seen.

@@ -1,5 +1,5 @@
-// Router and experts. The (token, expert) pairs of a batch are sorted by expert, so that every expert sees its tokens as
-// one small batch: gate, up and the activation between them first, then down, whose rows are shared out so that each
+// Router and experts. The (token, expert) pairs of a batch are sorted by expert, so that every expert sees its tokens
+// as one small batch: gate, up and the activation between them first, then down, whose rows are shared out so that each
 // sum over a token's experts is made by one thread, in the order of expert numbers.
 #include <cmath>
 #include <cstring>
@@ -69,7 +69,8 @@ class RouterStep final : public Step {
 
 // --- experts --------------------------------------------------------------------------------------------------------
 
-// The (token, expert) pairs of a batch sorted by expert; pair = token * top_k + k. Pairs of absent experts are left out.
+// The (token, expert) pairs of a batch sorted by expert; pair = token * top_k + k. Pairs of absent experts are left
+// out.
 struct Grouping {
   int32_t* starts;  // [experts + 1]: pairs of expert e are sorted[starts[e] … starts[e + 1])
   int32_t* sorted;  // [pairs]; within an expert by token
@@ -85,10 +86,14 @@ struct Grouping {
 class ExpertsStep final : public Step {
  public:
   ExpertsStep(const Program& program, const Experts& o, Domain domain)
-      : o_(o), domain_(domain),
-        experts_(program.weight_at(o.gate).count), top_k_(program.value_at(o.ids).width),
-        width_(program.weight_at(o.gate).cols), hidden_(program.weight_at(o.gate).rows),
-        input_(program.kernels().matmul, width_), hidden_packing_(program.kernels().matmul, hidden_) {
+      : o_(o),
+        domain_(domain),
+        experts_(program.weight_at(o.gate).count),
+        top_k_(program.value_at(o.ids).width),
+        width_(program.weight_at(o.gate).cols),
+        hidden_(program.weight_at(o.gate).rows),
+        input_(program.kernels().matmul, width_),
+        hidden_packing_(program.kernels().matmul, hidden_) {
     for (const Handle w : {o.gate, o.up, o.down}) {
       const Weight& weight = program.weight_at(w);
       const MatmulKernels& kernels = program.kernels().matmul.types[static_cast<int>(weight.type)];
@@ -204,9 +209,8 @@ class ExpertsStep final : public Step {
     }
     for (int e = experts_; e > 0; --e) g.starts[e] = g.starts[e - 1];
     g.starts[0] = 0;
-    std::sort(g.active, g.active + g.active_count, [&g](int32_t a, int32_t b) {
-      return std::pair(-g.count(a), a) < std::pair(-g.count(b), b);
-    });
+    std::sort(g.active, g.active + g.active_count,
+              [&g](int32_t a, int32_t b) { return std::pair(-g.count(a), a) < std::pair(-g.count(b), b); });
     return g;
   }
 
@@ -224,8 +228,8 @@ class ExpertsStep final : public Step {
     for (int i = 0; i < n; ++i) {
       const ptrdiff_t at = static_cast<ptrdiff_t>(i) * range.count;
       kernels.vector.glu(product + at, up + at,
-                         hidden + static_cast<ptrdiff_t>(groups.starts[expert] + i) * hidden_ + range.first, range.count,
-                         o_.activation);
+                         hidden + static_cast<ptrdiff_t>(groups.starts[expert] + i) * hidden_ + range.first,
+                         range.count, o_.activation);
     }
   }
 

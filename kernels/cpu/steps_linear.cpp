@@ -27,7 +27,7 @@ void multiply_rows(const Kernels& kernels, const Weight& weight, int matrix, Row
 
 namespace {
 
-constexpr size_t kProductBytes = size_t{128} << 10;  // of one chunk: stays in the second-level cache
+constexpr size_t kProductBytes = size_t{128} << 10;   // of one chunk: stays in the second-level cache
 constexpr size_t kLeastChunkBytes = size_t{8} << 10;  // of weights: a grab costs about as much as reading 2 KiB
 
 class LinearStep final : public Step {
@@ -55,9 +55,10 @@ class LinearStep final : public Step {
 
   Needs needs(const Program& program, const RunShape& shape) const override {
     const int rows = shape.rows(d_.domain);
-    const size_t product = has_product() ? 2 * aligned_size(sizeof(float) * static_cast<size_t>(rows) *
-                                                            static_cast<size_t>(chunk_rows(program, rows, shape.threads)))
-                                         : 0;
+    const size_t product = has_product()
+                               ? 2 * aligned_size(sizeof(float) * static_cast<size_t>(rows) *
+                                                  static_cast<size_t>(chunk_rows(program, rows, shape.threads)))
+                               : 0;
     return {packing_.bytes(rows), multiply_scratch_ + product + own_input_bytes()};
   }
 
@@ -79,7 +80,9 @@ class LinearStep final : public Step {
  private:
   bool has_product() const { return d_.glu_out != kNone || d_.residual != kNone; }
 
-  size_t own_input_bytes() const { return packing_.bytes(1) + aligned_size(sizeof(float) * static_cast<size_t>(cols_)); }
+  size_t own_input_bytes() const {
+    return packing_.bytes(1) + aligned_size(sizeof(float) * static_cast<size_t>(cols_));
+  }
 
   void normalise(const Run& run, int row, float* out) const {
     const auto* weight = reinterpret_cast<const float*>(run.program.weight_at(d_.norm.weight).data);
@@ -153,8 +156,9 @@ class LinearStep final : public Step {
 
   void gated_chunk(const Run& run, Worker& worker, int rows, RowRange range, const uint8_t* packed,
                    float* product) const {
-    float* const up = product + aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(range.count)) /
-                                    sizeof(float);
+    float* const up =
+        product +
+        aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(range.count)) / sizeof(float);
     product_chunk(run, worker, rows, 0, range, packed, product, range.count);
     product_chunk(run, worker, rows, 1, range, packed, up, range.count);
     for (int r = 0; r < rows; ++r) {

@@ -15,9 +15,9 @@ struct VectorKernels {
   void (*rope)(float* x, const float* cosines, const float* sines, int pairs, bool halves);
   // out[i] = activation(gate[i]) * up[i]; out may be gate or up.
   void (*glu)(const float* gate, const float* up, float* out, int n, Activation activation);
-  void (*add)(const float* a, const float* b, float* out, int n);        // out may be a or b
-  void (*add_scaled)(const float* x, float factor, float* out, int n);   // out[i] += factor * x[i]
-  void (*scale)(const float* x, float factor, float* out, int n);        // out may be x
+  void (*add)(const float* a, const float* b, float* out, int n);       // out may be a or b
+  void (*add_scaled)(const float* x, float factor, float* out, int n);  // out[i] += factor * x[i]
+  void (*scale)(const float* x, float factor, float* out, int n);       // out may be x
 };
 
 // Each tier overwrites what it does better; scalar fills all. Called in rising order of tiers.

@@ -1,5 +1,7 @@
 // AVX2 tier of vector.h: 8 floats at a time.
 #include "lanes_avx2.h"
+
+// needs the one above
 #include "vector_lanes.h"
 
 namespace tessera {

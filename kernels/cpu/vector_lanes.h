@@ -17,8 +17,15 @@ void rms_norm(const float* x, const float* weight, float* out, int n, float epsi
       squares[k] = multiply_add(a, a, squares[k]);
     }
   each_vector(
-      n - i, [&](int k) { const Vec a = load(x + i + k); squares[0] = multiply_add(a, a, squares[0]); },
-      [&](int k, int count) { const Vec a = load_some(x + i + k, count); squares[1] = multiply_add(a, a, squares[1]); });
+      n - i,
+      [&](int k) {
+        const Vec a = load(x + i + k);
+        squares[0] = multiply_add(a, a, squares[0]);
+      },
+      [&](int k, int count) {
+        const Vec a = load_some(x + i + k, count);
+        squares[1] = multiply_add(a, a, squares[1]);
+      });
   const float total = sum(add(add(squares[0], squares[1]), add(squares[2], squares[3])));
   const Vec factor = broadcast(1.0f / std::sqrt(total / static_cast<float>(n) + epsilon));
   each_vector(
@@ -62,7 +69,11 @@ inline Vec gelu_argument(Vec x) {  // 2 sqrt(2 / pi) (x + 0.044715 x³)
 template <class Argument>
 inline void gate_all(const float* gate, const float* up, float* out, int n, Argument&& argument) {
   each_vector(
-      n, [&](int i) { const Vec x = load(gate + i); store(out + i, gated(x, argument(x), load(up + i))); },
+      n,
+      [&](int i) {
+        const Vec x = load(gate + i);
+        store(out + i, gated(x, argument(x), load(up + i)));
+      },
       [&](int i, int count) {
         const Vec x = load_some(gate + i, count);
         store_some(out + i, gated(x, argument(x), load_some(up + i, count)), count);
@@ -79,21 +90,27 @@ void glu(const float* gate, const float* up, float* out, int n, Activation activ
 void add_rows(const float* a, const float* b, float* out, int n) {
   each_vector(
       n, [&](int i) { store(out + i, add(load(a + i), load(b + i))); },
-      [&](int i, int count) { for (int k = i; k < i + count; ++k) out[k] = a[k] + b[k]; });
+      [&](int i, int count) {
+        for (int k = i; k < i + count; ++k) out[k] = a[k] + b[k];
+      });
 }
 
 void add_scaled(const float* x, float factor, float* out, int n) {
   const Vec f = broadcast(factor);
   each_vector(
       n, [&](int i) { store(out + i, multiply_add(f, load(x + i), load(out + i))); },
-      [&](int i, int count) { for (int k = i; k < i + count; ++k) out[k] = __builtin_fmaf(factor, x[k], out[k]); });
+      [&](int i, int count) {
+        for (int k = i; k < i + count; ++k) out[k] = __builtin_fmaf(factor, x[k], out[k]);
+      });
 }
 
 void scale_row(const float* x, float factor, float* out, int n) {
   const Vec f = broadcast(factor);
   each_vector(
       n, [&](int i) { store(out + i, multiply(f, load(x + i))); },
-      [&](int i, int count) { for (int k = i; k < i + count; ++k) out[k] = factor * x[k]; });
+      [&](int i, int count) {
+        for (int k = i; k < i + count; ++k) out[k] = factor * x[k];
+      });
 }
 
 }  // namespace

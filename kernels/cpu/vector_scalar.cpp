@@ -1,7 +1,7 @@
 // Reference tier: plain loops in the order of the formulas.
-#include "vector.h"
-
 #include <cmath>
+
+#include "vector.h"
 
 namespace tessera {
 namespace {
@@ -52,8 +52,6 @@ void scale(const float* x, float factor, float* out, int n) {
 
 }  // namespace
 
-void fill_vector_scalar(VectorKernels& kernels) {
-  kernels = {"scalar", rms_norm, rope, glu, add, add_scaled, scale};
-}
+void fill_vector_scalar(VectorKernels& kernels) { kernels = {"scalar", rms_norm, rope, glu, add, add_scaled, scale}; }
 
 }  // namespace tessera

@@ -19,7 +19,11 @@ Floats = NDArray[np.float32]
 
 
 def execute(
-    tier: _cpu.Tier, inputs: list[Floats], width: int, record: Callable[[_cpu.Program, list[int], int], None], threads: int = 2
+    tier: _cpu.Tier,
+    inputs: list[Floats],
+    width: int,
+    record: Callable[[_cpu.Program, list[int], int], None],
+    threads: int = 2,
 ) -> Floats:
     """Runs one operation whose inputs are written from outside; returns its output."""
     p = _cpu.Program(tier)
@@ -66,7 +70,9 @@ def test_rms_norm_by_groups(tier: _cpu.Tier, heads: int, dim: int) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("mode", ["norm", "neox"])
-@pytest.mark.parametrize(("heads", "head_dim", "rope_dim"), [(3, 64, 64), (2, 80, 80), (4, 96, 32), (1, 12, 10), (2, 256, 128)])
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "rope_dim"), [(3, 64, 64), (2, 80, 80), (4, 96, 32), (1, 12, 10), (2, 256, 128)]
+)
 def test_rope(tier: _cpu.Tier, mode: str, heads: int, head_dim: int, rope_dim: int) -> None:
     x = noise(5, heads * head_dim)
     frequencies = (10000.0 ** (-np.arange(rope_dim // 2) / (rope_dim // 2))).astype(np.float32)
