@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engine.backend import Backend
 from engine.backends.llama_cpp.backend import CompatibilityBackend
 from engine.errors import UnsupportedError
-from engine.messages import Event, LoadOptions
+from engine.messages import Event, LoadOptions, Notice
 from engine.native import load_native
 
 
@@ -27,7 +27,10 @@ def load_backend(
     freed = replaced.held_bytes if replaced is not None else 0
     try:
         return load_native(path, options, emit, progress, freed)
-    except UnsupportedError:
+    except UnsupportedError as unsupported:
         if options.engine == "native":
             raise
-    return CompatibilityBackend.load(path, options, emit, progress)
+        reason = unsupported.cause
+    backend = CompatibilityBackend.load(path, options, emit, progress)
+    emit(Notice(reason, "It runs on the compatibility engine: placement is per layer."))
+    return backend

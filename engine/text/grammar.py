@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.text.tokenizer import Tokenizer
 
 # llama.cpp's grammar parser recurses per nesting level and per rule; these bounds keep its stack far from full.
-_MAX_CHARACTERS = 1 << 20
+_MAX_CHARACTERS = 1 << 17
 _MAX_NESTING = 200
 _MAX_RULES = 10_000
 

@@ -157,6 +157,9 @@ def _merge_turns(messages: Messages) -> Messages:
 
 
 def _drops(messages: Messages, text: str, role: Role) -> bool:
-    """Whether a message of `role` is missing from the rendered text."""
-    contents = (message.content.strip() for message in messages if message.role == role)
-    return any(content not in text for content in contents)
+    """Whether a message of `role` is missing from the rendered text.
+
+    Its longest line stands for it, because templates may trim a message or cut it into parts.
+    """
+    lines = (max(message.content.split("\n"), key=len).strip() for message in messages if message.role == role)
+    return any(line not in text for line in lines)

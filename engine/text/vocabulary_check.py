@@ -75,7 +75,12 @@ def _run_child(path: Path) -> dict[str, str]:
     command = [sys.executable, "-P", "-m", "engine.text.vocabulary_child", os.fspath(path)]
     try:
         child = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+            env={"GGML_NO_BACKTRACE": "1", **os.environ},  # no debugger for a process that is expected to die
         )
     except subprocess.TimeoutExpired:
         return error_as_dict(_died(path, f"it did not finish in {_TIMEOUT_SECONDS:.0f} s", ""))

@@ -34,7 +34,7 @@ class ChildProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output,
-            env={"GOMP_SPINCOUNT": _SPIN_COUNT, **os.environ},
+            env={"GOMP_SPINCOUNT": _SPIN_COUNT, "GGML_NO_BACKTRACE": "1", **os.environ},
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._sink, self._source = self._process.stdin, self._process.stdout

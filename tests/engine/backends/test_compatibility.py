@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from engine.backends.llama_cpp.backend import CompatibilityBackend
@@ -22,6 +25,7 @@ from engine.messages import (
     GenerationRequest,
     GenerationStarted,
     LoadOptions,
+    Notice,
     PrefillProgress,
     SamplingParams,
     TokenEvent,
@@ -223,6 +227,27 @@ def test_closing_ends_open_answers_and_the_child(tiny: Loaded) -> None:
         os.kill(child, 0)
 
 
+PARENT = """
+import sys
+from engine.backends.llama_cpp.backend import CompatibilityBackend
+from engine.messages import GenerationRequest, LoadOptions
+backend = CompatibilityBackend.load(sys.argv[1], LoadOptions(context_length=512, threads=1), print, lambda f, s: None)
+backend.generate(GenerationRequest("r", (), raw_prompt="Once"), 0.0)
+print(backend.process_id, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_child_ends_with_its_parent(tiny_models: Callable[[TinyModel], Path]) -> None:
+    """Even where the parent is killed within an answer."""
+    command = [sys.executable, "-c", PARENT, str(tiny_models(TinyModel()))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    child.wait(timeout=30)
+
+
 def test_a_file_that_makes_llama_cpp_abort(tiny_models: Callable[[TinyModel], Path]) -> None:
     """No token may occur twice: llama.cpp asserts it."""
     tokens = ("twice", "twice", *(f"token{index}" for index in range(510)))
@@ -263,6 +288,7 @@ def test_an_architecture_that_we_do_not_build(starter_model: Path, tmp_path: Pat
     backend = load_backend(str(path), replace(OPTIONS, engine="auto"), events.append, lambda _f, _s: None)
     try:
         assert (backend.info.engine, backend.info.architecture) == ("compatibility", "gemma")
+        assert isinstance(events[0], Notice) and "gemma" in events[0].text and "compatibility" in events[0].remedy
         backend.generate(replace(ENDLESS, max_tokens=3), time.perf_counter())
         while backend.is_busy:
             backend.step(lambda: False)
