@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.placement.hardware.profile import ATTENTION, DeviceProfile
+from engine.placement.hardware.profile import ATTENTION, GLU, DeviceProfile
 from engine.placement.items import ExpertBank, ItemKind, Matrix, PlacementItem
 from engine.placement.state import F16_BYTES
-
-_FLOAT = 4
-# Values that pass over memory per op and token: about two read and one written.
-_PASSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +49,24 @@ def decode_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) -
     if item.kind is ItemKind.EMBEDDING:
         return seconds  # one row is looked up
     seconds += sum(product_seconds(matrix, device) for matrix in item.matrices)
-    return seconds + _state_seconds(item, device, 1, work.depth, work)
+    return seconds + _element_seconds(item, device, 1) + _state_seconds(item, device, 1, work.depth, work)
 
 
-def prefill_seconds(item: PlacementItem, device: DeviceProfile, hidden: int, work: Workload) -> float:
+def prefill_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) -> float:
     """One chunk through one item, at the prompt's average depth. The head sees the last token only."""
     tokens = work.chunk_tokens
     if item.kind is ItemKind.OUTPUT:
         return decode_seconds(item, device, work) / work.chunks
-    passing = _PASSES * _FLOAT * hidden * tokens / device.activation_bandwidth
-    seconds = item.ops * (device.op_seconds + passing)
+    seconds = item.ops * device.op_seconds
     if item.kind is ItemKind.EMBEDDING:
         return seconds
     seconds += sum(product_seconds(matrix, device, tokens) for matrix in item.matrices)
+    seconds += _element_seconds(item, device, tokens)
     return seconds + _state_seconds(item, device, tokens, (work.prompt + 1) // 2, work)
+
+
+def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) -> float:
+    return tokens * sum(count / device.element_rates[kind] for kind, count in item.elements)
 
 
 def expert_decode_seconds(bank: ExpertBank, device: DeviceProfile) -> float:
@@ -78,7 +78,8 @@ def expert_prefill_seconds(bank: ExpertBank, device: DeviceProfile, tokens: int)
     """A chunk through all experts of a layer, its tokens spread evenly over them."""
     each = max(1.0, tokens * bank.used / bank.count)
     touched = min(bank.count, tokens * bank.used)
-    return touched * sum(product_seconds(m, device, each) for m in bank.matrices)
+    products = touched * sum(product_seconds(m, device, each) for m in bank.matrices)
+    return products + tokens * bank.used * bank.width / device.element_rates[GLU]
 
 
 def _state_seconds(item: PlacementItem, device: DeviceProfile, tokens: int, depth: int, work: Workload) -> float:

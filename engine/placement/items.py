@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from engine.placement.hardware.profile import ADD, GLU, NORM, ROPE
 from engine.placement.shape import LayerShape, ModelShape, TensorShape
 from engine.placement.state import StateShape
 
@@ -65,6 +66,7 @@ class PlacementItem:
     matrices: tuple[Matrix, ...]
     state: StateShape | None = None
     ops: int = 0  # operations of the captured program, for fixed costs
+    elements: tuple[tuple[str, int], ...] = ()  # element-wise work per token: kind and values
     tied_bytes: int = 0  # of `bytes`, those of the embedding table: the head reads it where none is its own
 
     @property
@@ -89,6 +91,7 @@ class ExpertBank:
     used: int
     expert_bytes: int
     matrices: tuple[Matrix, ...]
+    width: int = 0  # of one expert's activation
 
     @property
     def key(self) -> str:
@@ -126,6 +129,7 @@ _OPS = {
     ItemKind.SHARED: 3,
     ItemKind.OUTPUT: 2,
 }
+_PARTS = ("attn_q", "attn_k", "attn_output", "ffn_up", "ffn_up_shexp", "ffn_down", "ffn_down_shexp")
 _FEED_FORWARD = ("ffn_", "post_ffw", "exp_probs_b", "layer_output_scale")
 
 
@@ -173,7 +177,29 @@ def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: Sta
     tensors = list(tensors)
     matrices = tuple(Matrix(t.type_name, t.rows, t.cols, t.bytes) for t in tensors if _is_product(t))
     ops = _OPS[kind] + sum(t.name.endswith(("attn_q_norm.weight", "attn_k_norm.weight")) for t in tensors)
-    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, ops)
+    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, ops, _elements(tensors))
+
+
+def _elements(tensors: list[TensorShape]) -> tuple[tuple[str, int], ...]:
+    """Element-wise work of an item: norms by their weights, rotation of q and k, activation of gate and up, and the
+    addition to the residual stream after a block's last product."""
+    rows = dict.fromkeys(_PARTS, 0)
+    for tensor in tensors:
+        part = tensor.name.rsplit(".", 1)[0].rsplit(".", 1)[-1]
+        if part in _PARTS and tensor.name.endswith("weight"):
+            rows[part] += tensor.rows
+    norms = sum(
+        t.cols for t in tensors if t.name.endswith("_norm.weight") and "_q_" not in t.name and "_k_" not in t.name
+    )
+    if any(t.name.endswith("attn_q_norm.weight") for t in tensors):
+        norms += rows["attn_q"] + rows["attn_k"]
+    counts = (
+        (NORM, norms),
+        (ROPE, rows["attn_q"] + rows["attn_k"]),
+        (GLU, rows["ffn_up"] + rows["ffn_up_shexp"]),
+        (ADD, rows["attn_output"] + rows["ffn_down"] + rows["ffn_down_shexp"]),
+    )
+    return tuple((kind, count) for kind, count in counts if count)
 
 
 def _tied(output: PlacementItem, table: list[TensorShape]) -> PlacementItem:
@@ -194,4 +220,5 @@ def _bank(layer: int, experts: list[TensorShape], shape: ModelShape) -> ExpertBa
     stacked = [t for t in experts if t.count > 1 or len(t.shape) == 3]
     matrices = tuple(Matrix(t.type_name, t.rows, t.cols, t.bytes // t.count) for t in stacked if _is_product(t))
     expert_bytes = sum(t.bytes for t in experts) // shape.experts
-    return ExpertBank(layer, shape.experts, shape.experts_used, expert_bytes, matrices)
+    width = sum(t.rows for t in stacked if "ffn_up" in t.name)
+    return ExpertBank(layer, shape.experts, shape.experts_used, expert_bytes, matrices, width)

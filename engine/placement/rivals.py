@@ -202,14 +202,14 @@ class Rivals:
         """Every operator in graph order: an item's matrices, then its state; then the experts' tensors."""
         cpu, gpu = self._hardware.cpu, self._hardware.gpu
         assert gpu is not None
-        work, hidden = self._work, self._shape.hidden
+        work = self._work
         rows: list[_Operator] = []
         for item in self._ours.model.items:
 
             def seconds(item: PlacementItem, device: DeviceProfile) -> float:
                 if decode:
                     return decode_seconds(item, device, work)
-                return prefill_seconds(item, device, hidden, work)
+                return prefill_seconds(item, device, work)
 
             weights = replace(item, state=None)
             here, there = seconds(weights, cpu), seconds(weights, gpu)

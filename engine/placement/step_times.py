@@ -149,9 +149,9 @@ class StepTimes:
     @cached_property
     def prefill(self) -> ItemTimes:
         cpu, gpu = self.hardware.cpu, self.hardware.gpu
-        hidden, items = self.shape.hidden, self.model.items
-        here = [prefill_seconds(item, cpu, hidden, self.work) for item in items]
-        there = [prefill_seconds(item, gpu, hidden, self.work) for item in items] if gpu else here[:]
+        items = self.model.items
+        here = [prefill_seconds(item, cpu, self.work) for item in items]
+        there = [prefill_seconds(item, gpu, self.work) for item in items] if gpu else here[:]
         beside = [
             min(cpu_time, self._streamed(item, gpu_time))
             for item, cpu_time, gpu_time in zip(items, here, there, strict=True)

@@ -22,6 +22,7 @@ from engine.errors import EngineError
 from engine.placement.hardware.profile import (
     ANY_TYPE,
     ATTENTION,
+    ELEMENT_KINDS,
     DeviceProfile,
     HardwareProfile,
     KernelRates,
@@ -38,6 +39,8 @@ CPU_SCATTERED_SHARE = 0.9
 _CYCLE_RATES = {"avx2": (12.0, 18.0), "avx512": (16.0, 24.0), "avx512_vnni": (20.0, 42.0), "neon": (8.0, 12.0)}
 _FLOAT_CYCLE_RATES = {"avx2": 8.0, "avx512": 14.0, "avx512_vnni": 14.0, "neon": 4.0}
 _FLOAT_TYPES = ("F16", "BF16", "F32")
+# Norms, rotations and activations per core; on a GPU they run at the memory's speed, 12 bytes per value.
+ELEMENTS_PER_CYCLE = 0.5
 # Handing over between threads that wait for each other, per op of a captured program.
 CPU_OP_SECONDS = 4e-6
 # A kernel inside a CUDA graph.
@@ -148,7 +151,7 @@ def cpu_profile(cpu: CatalogueCPU, ram_bytes: int | None = None) -> DeviceProfil
         bandwidth=cpu.bandwidth_gb * _GB * READ_SHARE,
         kernels=KernelRates(points),
         op_seconds=CPU_OP_SECONDS,
-        activation_bandwidth=cpu.bandwidth_gb * _GB * READ_SHARE,
+        element_rates=dict.fromkeys(ELEMENT_KINDS, cpu.cores * cpu.ghz * 1e9 * ELEMENTS_PER_CYCLE),
         threads=cpu.cores,
         scattered_share=CPU_SCATTERED_SHARE,
     )
@@ -164,7 +167,7 @@ def gpu_profile(gpu: CatalogueGPU) -> DeviceProfile:
         bandwidth=gpu.bandwidth_gb * _GB * GPU_READ_SHARE,
         kernels=KernelRates(points),
         op_seconds=GPU_OP_SECONDS,
-        activation_bandwidth=gpu.bandwidth_gb * _GB * GPU_READ_SHARE,
+        element_rates=dict.fromkeys(ELEMENT_KINDS, gpu.bandwidth_gb * _GB * GPU_READ_SHARE / 12),
         scattered_share=GPU_SCATTERED_SHARE,
     )
 

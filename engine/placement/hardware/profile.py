@@ -10,6 +10,8 @@ from typing import Literal
 
 ANY_TYPE = "*"
 ATTENTION = "attention"
+NORM, ROPE, GLU, ADD = "norm", "rope", "glu", "add"
+ELEMENT_KINDS = (NORM, ROPE, GLU, ADD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class KernelRates:
 class DeviceProfile:
     """`bandwidth`: sustained reading of weights by all threads. `op_seconds`: fixed cost of one op of a program.
 
-    `activation_bandwidth`: at which norms, additions and activations pass over a batch. `scattered_share`: share of
+    `element_rates`: values per second of the element-wise work (ELEMENT_KINDS) that stands between products.
+    `scattered_share`: share of
     the bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is
     empty where nothing was measured.
     """
@@ -48,7 +51,7 @@ class DeviceProfile:
     bandwidth: float
     kernels: KernelRates
     op_seconds: float
-    activation_bandwidth: float
+    element_rates: Mapping[str, float]
     threads: int = 1
     scattered_share: float = 1.0
     bandwidth_by_threads: Mapping[int, float] = field(default_factory=dict)

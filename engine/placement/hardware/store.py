@@ -18,7 +18,7 @@ from engine.telemetry.gpus import GPU, GPUReport, read_gpus
 from kernels import _cpu
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 1
+PROBE_VERSION = 2
 
 
 def fingerprint(cpu: str, threads: int, tier: str, gpus: GPUReport) -> str:

@@ -142,7 +142,7 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     assert seen == sorted(seen) and seen[0] == 0 and seen[-1] == 1
     names = {name for name, _, _ in _cpu.QUANT_TYPES.values()}
     assert names | {"*", "attention"} == set(made.kernels.points)
-    assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and made.activation_bandwidth > 1e8
+    assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and min(made.element_rates.values()) > 1e6
     assert 0 < made.scattered_share <= 1
     assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
 
