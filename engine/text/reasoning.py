@@ -176,15 +176,10 @@ def split_reasoning(text: str, *, opened: bool = False) -> Split:
             answer += part
         else:
             reasoning, answer = reasoning + answer, ""
-    if splitter.reasoning:
-        hidden = (
-            min((reasoning.find(tag), tag) for tag in TAGS.values() if tag in reasoning)
-            if any(tag in reasoning for tag in TAGS.values())
-            else None
-        )
-        if hidden is not None:
-            position, tag = hidden
-            return Split(reasoning[:position].rstrip(), reasoning[position + len(tag) :].lstrip(), True)
+    hidden = min(((reasoning.find(tag), tag) for tag in TAGS.values() if tag in reasoning), default=None)
+    if splitter.reasoning and hidden is not None:
+        position, tag = hidden
+        return Split(reasoning[:position].rstrip(), reasoning[position + len(tag) :].lstrip(), True)
     return Split(reasoning.rstrip(), answer, not splitter.reasoning)
 
 
