@@ -115,26 +115,27 @@ class Engine:
     def _load(self, command: LoadModel) -> None:
         """The new model is complete before the old one is let go; a failure leaves the old one running."""
         began = time.perf_counter()
-        old = self._backend
 
         def progress(fraction: float, stage: str) -> None:
             self._emit(ModelLoading(command.path, fraction, stage))
 
         try:
-            backend = load_backend(command.path, command.options, self._emit, progress, replaced=old)
+            backend = load_backend(command.path, command.options, self._emit, progress, replaced=self._backend)
         except Exception as failure:
-            error = _describe(failure)
-            self._emit(ModelLoadFailed(command.path, error, old.info.path if old is not None else None))
+            still = self._backend.info.path if self._backend is not None else None
+            self._emit(ModelLoadFailed(command.path, _describe(failure), still))
             return
         self._unload()
         self._backend = backend
         self._emit(ModelLoaded(backend.info, time.perf_counter() - began))
 
     def _unload(self) -> None:
-        backend, self._backend = self._backend, None
-        if backend is not None:
-            backend.close()
-            self._emit(ModelUnloaded(backend.info.path))
+        """Memory is free again by the time that the event tells of it."""
+        if self._backend is not None:
+            path = self._backend.info.path
+            self._backend.close()
+            self._backend = None
+            self._emit(ModelUnloaded(path))
 
     def _generate(self, request: GenerationRequest, arrived: float) -> None:
         try:

@@ -108,7 +108,7 @@ def _map_arrays(sizes: Sequence[int], blocks: int) -> list[Cells]:
         offsets.append(total)
         total += -(-size * blocks // _ALIGNMENT) * _ALIGNMENT
     try:
-        memory = np.frombuffer(mmap.mmap(-1, max(total, 1)), dtype=np.uint8)
+        memory = np.frombuffer(_map_anonymous(max(total, 1)), dtype=np.uint8)
     except (OSError, OverflowError, ValueError) as error:
         raise OutOfMemoryError(
             f"{format_bytes(total)} for the conversation's context could not be reserved.",
@@ -119,3 +119,10 @@ def _map_arrays(sizes: Sequence[int], blocks: int) -> list[Cells]:
         memory[offset : offset + size * blocks].reshape(blocks, size)
         for offset, size in zip(offsets, sizes, strict=True)
     ]
+
+
+def _map_anonymous(size: int) -> mmap.mmap:
+    """Private where the system tells private and shared memory apart, so that it is counted as this process's own."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
@@ -79,8 +80,7 @@ class _Capture:
 
     def __post_init__(self) -> None:
         program = self.program
-        ids = {op.ids for op in self.graph.ops if isinstance(op, Router)}
-        self.values = {name: program.value(width, name in ids) for name, width in self.graph.values.items()}
+        self.values = _share_values(self.graph, program)
         self.weights = {
             name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
         }
@@ -151,6 +151,27 @@ class _Capture:
     @emit.register
     def _(self, op: SelectRows) -> None:
         self.program.select_rows(self.values[op.x], self.values[op.out])
+
+
+def _share_values(graph: Graph, program: Program) -> dict[str, int]:
+    """A handle for every value. Values of one width that are never needed at the same time share a handle.
+
+    Without sharing, the values of all layers would take memory for a whole micro-batch at once.
+    """
+    ids = {op.ids for op in graph.ops if isinstance(op, Router)}
+    last_use = {value: index for index, op in enumerate(graph.ops) for value in (*op.reads, *op.writes)}
+    last_use[graph.logits] = len(graph.ops)
+    handles: dict[str, int] = {}
+    free: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
+    for index, op in enumerate(graph.ops):
+        for value in op.writes:
+            if value not in handles:
+                kind = graph.values[value], value in ids
+                handles[value] = free[kind].pop() if free[kind] else program.value(*kind)
+        for value in {*op.reads, *op.writes}:
+            if last_use[value] == index:
+                free[graph.values[value], value in ids].append(handles[value])
+    return handles
 
 
 def _slices(graph: Graph) -> tuple[tuple[int, int], ...]:
