@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ Logits = npt.NDArray[np.float32]
 LARGEST_MICRO_BATCH = 512
 _FIRST_MICRO_BATCH = 128
 _SMALLEST_MICRO_BATCH = 32
-_PATIENCE = 0.05  # seconds between two looks at `interrupted`
+_GLANCE = 0.02  # seconds between two looks at `interrupted`, where the operations allow it
+_PATIENCE = 0.08  # and at most
 
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
@@ -40,13 +42,13 @@ class Chunk:
 
 
 class Executor:
-    """Runs chunks; adapts the micro-batch so that a step can be left within about `_PATIENCE`."""
+    """Runs chunks; adapts the micro-batch so that a step can be left within `_PATIENCE`."""
 
     def __init__(self, program: CpuProgram, pool: ThreadPool, check_weights: Callable[[], None] = lambda: None) -> None:
         self._program = program
         self.pool = pool
         self._check_weights = check_weights  # raises where the weights that a run has just read cannot be trusted
-        self._quick_tokens = 0  # batches up to this size run in one call
+        self._seconds: dict[int, float] = {}  # that the last run of about so many tokens (by power of two) took
         self.micro_batch = _FIRST_MICRO_BATCH  # tokens per step that suit this model on this machine
 
     def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = lambda: False) -> Logits:
@@ -56,38 +58,47 @@ class Executor:
         room for the values between the operations.
         Writes the chunks' keys and values into reserved cells; committing them is the caller's.
         """
-        batch = make_batch(chunks)
         tokens = sum(len(chunk.tokens) for chunk in chunks)
-        program = self._program
-        slices = program.slices if tokens > self._quick_tokens else ((0, -1),)
-        begin = slice_begin = time.perf_counter()
-        longest = 0.0
-        for first, last in slices:
-            try:
-                program.program.run(self.pool, batch, first, last)
-            except MemoryError as error:
-                raise OutOfMemoryError(
-                    f"There is no memory left to compute {tokens} tokens at once.",
-                    done="What was said so far is kept.",
-                    remedy="Close other programs, or choose a shorter context.",
-                ) from error
+        program, cuts = self._program, self._cuts_for(tokens)
+        batch = make_batch(chunks)
+        longest, began = 0.0, time.perf_counter()
+        before = began
+        for first, last in itertools.pairwise(cuts):
+            self._run_part(batch, first, last, tokens)
             now = time.perf_counter()
-            longest, slice_begin = max(longest, now - slice_begin), now
-            if len(slices) > 1 and interrupted():
+            longest, before = max(longest, now - before), now
+            if last != cuts[-1] and interrupted():
                 raise Interrupted
         self._check_weights()
-        self._adapt(tokens, slice_begin - begin, longest)
+        self._seconds[tokens.bit_length()] = before - began
+        self._adapt(tokens, longest)
         return program.program.read(program.logits)
 
-    def _adapt(self, tokens: int, seconds: float, longest_slice: float) -> None:
-        if seconds < _PATIENCE:
-            self._quick_tokens = max(self._quick_tokens, tokens)
-        elif tokens <= self._quick_tokens:
-            self._quick_tokens = tokens - 1
-        if tokens >= self.micro_batch and longest_slice < _PATIENCE / 2:
-            self.micro_batch = min(LARGEST_MICRO_BATCH, 2 * self.micro_batch)
-        elif tokens > _SMALLEST_MICRO_BATCH and longest_slice > _PATIENCE:
+    def _run_part(self, batch: Batch, first: int, last: int, tokens: int) -> None:
+        try:
+            self._program.program.run(self.pool, batch, first, last)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"There is no memory left to compute {tokens} tokens at once.",
+                done="What was said so far is kept.",
+                remedy="Close other programs, or choose a shorter context.",
+            ) from error
+
+    def _cuts_for(self, tokens: int) -> Sequence[int]:
+        """Where to look for an interruption: about every `_GLANCE`, going by the last run of that size."""
+        cuts = self._program.cuts
+        expected = self._seconds.get(tokens.bit_length())
+        if expected is None:
+            return cuts
+        parts = min(len(cuts) - 1, int(expected / _GLANCE) + 1)
+        return [cuts[part * (len(cuts) - 1) // parts] for part in range(parts + 1)]
+
+    def _adapt(self, tokens: int, longest: float) -> None:
+        """Smaller micro-batches where a single operation takes too long, larger ones where there is time."""
+        if longest > _PATIENCE and tokens > _SMALLEST_MICRO_BATCH:
             self.micro_batch = max(_SMALLEST_MICRO_BATCH, tokens // 2)
+        elif longest < _PATIENCE / 2 and tokens >= self.micro_batch:
+            self.micro_batch = min(LARGEST_MICRO_BATCH, 2 * self.micro_batch)
 
 
 def make_batch(chunks: Sequence[Chunk]) -> Batch:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING
@@ -53,14 +52,14 @@ def split_by_device(graph: Graph, device_of: Callable[[str], str]) -> tuple[Segm
 
 @dataclass(frozen=True, slots=True)
 class CpuProgram:
-    """A captured graph with its handles by name. `slices` cuts it into parts between which it may be left."""
+    """A captured graph with its handles by name. `cuts` are the operations before which a run may be left."""
 
     program: Program
     values: dict[str, int]
     weights: dict[str, int]
     kv_layers: tuple[int, ...]
     logits: int
-    slices: tuple[tuple[int, int], ...]
+    cuts: tuple[int, ...]
 
 
 def capture(graph: Graph, *, kv_type: int, block_tokens: int, tier: TierChoice = "auto") -> CpuProgram:
@@ -94,7 +93,7 @@ class _Capture:
             self.emit(op)
         self.program.finish()
         logits = self.values[self.graph.logits]
-        return CpuProgram(self.program, self.values, self.weights, self.kv_layers, logits, _slices(self.graph))
+        return CpuProgram(self.program, self.values, self.weights, self.kv_layers, logits, _cuts(self.graph))
 
     @singledispatchmethod
     def emit(self, op: Op) -> None:
@@ -174,12 +173,15 @@ def _share_values(graph: Graph, program: Program) -> dict[str, int]:
     return handles
 
 
-def _slices(graph: Graph) -> tuple[tuple[int, int], ...]:
-    """Cuts before each layer's attention and before the output projection."""
-    cuts: Sequence[int] = [
+def _cuts(graph: Graph) -> tuple[int, ...]:
+    """Operations before which a run may be left, from 0 to the number of operations.
+
+    Not between a norm, its product, and what takes the product in at once: the kernels do these in one go.
+    """
+    ops = graph.ops
+    inside = {
         index
-        for index, op in enumerate(graph.ops)
-        if index and op.item != graph.ops[index - 1].item and op.item.endswith((".attn", "output"))
-    ]
-    edges = [0, *cuts, len(graph.ops)]
-    return tuple(itertools.pairwise(edges))
+        for index, op in enumerate(ops)
+        if isinstance(op, GLU | Add) or (isinstance(op, Linear) and index and isinstance(ops[index - 1], RMSNorm))
+    }
+    return (*(index for index in range(len(ops)) if index not in inside), len(ops))
