@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.benchmark.contestant import Setup
+from engine.benchmark.prediction import Prediction
 from engine.benchmark.rounds import Comparison, Measure, Turn, best_variant, compare
 from engine.benchmark.traffic import decode_bytes
 from engine.benchmark.worker import Worker
@@ -52,6 +53,7 @@ class Benchmark:
     tier: str
     step_bytes: float
     cache_bytes: float
+    prediction: Prediction | None = None
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Benchmark:
@@ -71,6 +73,7 @@ class Benchmark:
             tier=args.tier,
             step_bytes=step,
             cache_bytes=decode_bytes(graph, used, 1, _KV_VALUE_BYTES) - step,
+            prediction=Prediction.of(str(args.model), args.threads or default_threads(), args.tier),
         )
 
     def run(self, *, quiet: bool) -> dict[str, Any]:
@@ -145,6 +148,8 @@ class Benchmark:
             if measure.kind == "decode":
                 needed = self.step_bytes + self.cache_bytes * (measure.depth + measure.tokens / 2)
                 row["roofline_share"] = comparison.roofline_share(label, needed)
+            if self.prediction is not None and label.startswith(OURS):
+                row["predicted"] = self.prediction.speeds(comparison, label)
             yield row
 
 
@@ -159,14 +164,17 @@ def render(report: dict[str, Any]) -> str:
     machine = report["machine"]
     lines = [
         f"{report['model']} on {machine['processor']}, {machine['threads']} threads, tier {machine['tier']}",
-        f"{'measure':<24}{'system':<36}{'tok/s':>9}{'roofline':>10}{'read GB/s':>16}",
+        f"{'measure':<24}{'system':<36}{'tok/s':>9}{'predicted':>11}{'roofline':>10}{'read GB/s':>16}",
     ]
     for row in report["rows"]:
         kind: Literal["prefill", "decode"] = "prefill" if row["prefill"] is not None else "decode"
         name = _name(Measure(kind, row["tokens"], row["depth"]))
         share = f"{row['roofline_share']:.0%}" if "roofline_share" in row else ""
+        predicted = f"{row['predicted'][kind]:.1f}" if row.get("predicted") else ""
         low, high = (value / 1e9 for value in row["bandwidth"])
-        lines.append(f"{name:<24}{row['system']:<36}{row[kind]:>9.1f}{share:>10}{f'{low:.1f}–{high:.1f}':>16}")
+        lines.append(
+            f"{name:<24}{row['system']:<36}{row[kind]:>9.1f}{predicted:>11}{share:>10}{f'{low:.1f}–{high:.1f}':>16}"
+        )
     for name, ratio in report.get("ratios", {}).items():
         if name not in ("prefill", "decode"):
             lines.append(f"{name:<24}ratio, ours : peer {ratio:.2f}×")

@@ -14,7 +14,7 @@ from engine.placement.budget import Budget, GiB, gpu_limit, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.profile import HardwareProfile
-from engine.placement.hardware.store import this_machine
+from engine.placement.hardware.store import hardware_folder, this_machine
 from engine.placement.plan import Mode
 from engine.placement.planner import Planner
 from engine.placement.report_format import PlanReport, as_json, as_text
@@ -102,7 +102,7 @@ def _hardware(args: argparse.Namespace) -> HardwareProfile:
     gpu = None if (args.gpu or "none").lower() == "none" else args.gpu
     if args.cpu:
         return catalogue.machine(args.cpu, gpu, args.ram)
-    folder = data_folder() / "hardware"
+    folder = hardware_folder(data_folder())
     folder.mkdir(parents=True, exist_ok=True)
     own = this_machine(folder, args.threads or default_threads(), measure_again=args.measure, progress=_show_progress)
     if args.ram:

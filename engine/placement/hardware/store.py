@@ -39,15 +39,32 @@ def this_machine(
 ) -> HardwareProfile:
     """The profile of this machine: from `folder` where it was measured before, else measured now and kept there."""
     report = read_gpus() if gpus is None else gpus
-    chosen_tier = _cpu.best_tier() if tier == "auto" else tier
-    path = folder / f"{fingerprint(cpu_name(), threads, chosen_tier, report)}.json"
-    if not measure_again and (kept := load(path)) is not None:
-        return with_memory_of_now(kept)
+    if not measure_again and (kept := known_machine(folder, threads, tier, gpus=report)) is not None:
+        return kept
+    path = _path(folder, threads, tier, report)
     cpu = probe.measure_cpu(cpu_name(), psutil.virtual_memory().total, threads, tier, progress)
     profile = with_gpu(HardwareProfile(cpu, platform=_platform(), source="measured"), report)
     profile = replace(profile, disk_bandwidth=probe.disk_read_bandwidth(folder) if folder.is_dir() else 0.0)
     save(profile, path)
     return profile
+
+
+def known_machine(
+    folder: Path, threads: int, tier: str = "auto", *, gpus: GPUReport | None = None
+) -> HardwareProfile | None:
+    """The profile of this machine if it was measured before, with the memory it has now; takes milliseconds."""
+    kept = load(_path(folder, threads, tier, read_gpus() if gpus is None else gpus))
+    return None if kept is None else kept.with_ram(psutil.virtual_memory().total)
+
+
+def hardware_folder(data: Path) -> Path:
+    """Where profiles are kept in the owner's data folder."""
+    return data / "hardware"
+
+
+def _path(folder: Path, threads: int, tier: str, report: GPUReport) -> Path:
+    chosen = _cpu.best_tier() if tier in ("auto", "") else tier
+    return folder / f"{fingerprint(cpu_name(), threads, chosen, report)}.json"
 
 
 def with_gpu(profile: HardwareProfile, report: GPUReport) -> HardwareProfile:
@@ -91,10 +108,6 @@ def cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def with_memory_of_now(profile: HardwareProfile) -> HardwareProfile:
-    return profile.with_ram(psutil.virtual_memory().total)
 
 
 def _platform() -> Literal["linux", "windows", "macos"]:

@@ -11,6 +11,14 @@ from app.__main__ import main
 from engine.benchmark.traffic import decode_bytes
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
+from engine.placement.hardware.catalogue import machine
+
+
+@pytest.fixture(autouse=True)
+def known_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine from the catalogue instead of one measured and kept in the owner's folder."""
+    monkeypatch.setattr("engine.benchmark.prediction.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("engine.benchmark.prediction.this_machine", lambda *_: machine("Ryzen 7 5800X"))
 
 
 def test_bench_measures_both_and_reports_ratios(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,6 +31,8 @@ def test_bench_measures_both_and_reports_ratios(starter_model: Path, capsys: pyt
     for row in report["rows"]:
         assert (row["prefill"] is None) != (row["decode"] is None)
         assert (row["prefill"] or row["decode"]) > 0
+        assert ("predicted" in row) == row["system"].startswith("tessera")
+        assert all(speed > 0 for speed in row.get("predicted", {}).values())
 
 
 def test_a_file_that_is_no_model_is_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,45 @@
+"""What the planner's cost model predicts for a measure, with the bandwidth probed in that very turn."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from engine.benchmark.rounds import Comparison, Measure
+from engine.gguf import GGUFFile
+from engine.hub.folders import data_folder
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.hardware.store import hardware_folder, this_machine
+from engine.placement.predict import predict_on_cpu
+from engine.placement.shape import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Predicts one model's speed on this machine's CPU from rates measured before the benchmark."""
+
+    shape: ModelShape
+    machine: HardwareProfile
+
+    @classmethod
+    def of(cls, path: str, threads: int, tier: str) -> Prediction:
+        """Measures this machine unless its profile is known."""
+        folder = hardware_folder(data_folder())
+        folder.mkdir(parents=True, exist_ok=True)
+        with GGUFFile.open(path) as gguf:
+            shape = ModelShape.from_gguf(gguf)
+        return cls(shape, this_machine(folder, threads, tier or "auto"))
+
+    def speeds(self, comparison: Comparison, label: str) -> dict[str, float]:
+        """Median over the system's turns, each with its own bandwidth: prefill and decode, tokens per second."""
+        found = [self._speeds(comparison.measure, t.bandwidth) for t in comparison.turns if t.label == label]
+        if not found:
+            return {}
+        prefill, decode = zip(*found, strict=True)
+        return {"prefill": statistics.median(prefill), "decode": statistics.median(decode)}
+
+    def _speeds(self, measure: Measure, bandwidth: float) -> tuple[float, float]:
+        prompt = measure.tokens if measure.kind == "prefill" else max(1, measure.depth)
+        depth = measure.depth + (measure.tokens // 2 if measure.kind == "decode" else measure.tokens)
+        guess = predict_on_cpu(self.shape, self.machine, prompt=prompt, depth=depth, bandwidth=bandwidth)
+        return guess.prefill, guess.decode
