@@ -24,6 +24,10 @@ def main(arguments: list[str] | None = None) -> int:
             from engine.benchmark.bench import run
 
             return run(options)
+        case "plan":
+            from engine.placement.report import run
+
+            return run(options)
         case "doctor":
             from app.commands.doctor import run
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from engine.placement.arguments import add_arguments as plan_arguments
+
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
@@ -17,6 +19,7 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("file", type=Path, metavar="FILE")
     info.add_argument("--json", action="store_true", help="for programs")
     _bench(commands.add_parser("bench", help="measure a model's speed on this computer"))
+    plan_arguments(commands.add_parser("plan", help="show what would go where on a computer, and how fast it would be"))
     commands.add_parser("doctor", help="check this computer: what is here, what is missing, how to get it")
     return top
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from dataclasses import replace
 
 from engine.errors import EngineError
 from engine.hub.folders import data_folder
-from engine.placement.budget import Budget, GiB, gpu_limit, recommended_budget
+from engine.placement.arguments import add_arguments
+from engine.placement.budget import Budget, gpu_limit, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.profile import HardwareProfile
@@ -24,23 +24,7 @@ from engine.placement.shape_source import read_shape
 from engine.placement.simulator import simulate
 from engine.runtime.threads import default_threads
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GIB|MIB|GB|MB|G|M|)(?:YTES?)?", re.IGNORECASE)
-_UNITS = {"GIB": GiB, "G": GiB, "": GiB, "MIB": 1 << 20, "M": 1 << 20, "GB": 10**9, "MB": 10**6}
 _CURVE_POINTS = 9
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="FILE|REPO", help="a GGUF file, or owner/name[:QUANT] on the hub")
-    parser.add_argument("--gpu", metavar="NAME", help='a GPU of the catalogue ("RTX 4090"), or "none"')
-    parser.add_argument("--cpu", metavar="NAME", help='a CPU of the catalogue ("Core i7-11700")')
-    parser.add_argument("--ram", type=parse_size, metavar="SIZE", help="RAM of the machine, as 64GiB")
-    parser.add_argument("--budget", type=parse_size, metavar="SIZE", help="GPU memory that may be used, as 6GiB")
-    parser.add_argument("--context", type=int, default=4096, metavar="N", help="tokens of context (4096)")
-    parser.add_argument("--prompt", type=int, default=None, metavar="N", help="tokens of the prompt to predict for")
-    parser.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.DECODE.value)
-    parser.add_argument("--threads", type=int, default=None, metavar="N", help="processor threads")
-    parser.add_argument("--measure", action="store_true", help="measure this machine again")
-    parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,14 +110,6 @@ def _show_progress(fraction: float, stage: str) -> None:
     if sys.stderr.isatty():
         end = "\n" if fraction >= 1 else ""
         print(f"\rmeasuring this machine: {fraction:4.0%} {stage:30}", end=end, file=sys.stderr, flush=True)
-
-
-def parse_size(text: str) -> int:
-    """Bytes of "6GiB", "6" (GiB), "512 MiB", "24GB"."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it as 6GiB or 512MiB")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def main() -> int:

@@ -12,9 +12,11 @@ from engine.errors import EngineError
 from engine.hub.names import RepoFile, fold
 from engine.hub.repository import RepositoryCard, RepositorySummary
 from engine.placement import report
+from engine.placement.arguments import MODES, add_arguments, parse_size
 from engine.placement.budget import Budget, GiB, MiB
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
+from engine.placement.plan import Mode
 from engine.placement.shape_source import choose_model
 from tests.support.shapes import published_shape
 
@@ -23,7 +25,7 @@ DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=64 * GiB)
 
 def _run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    report.add_arguments(parser)
+    add_arguments(parser)
     return report.run(parser.parse_args(arguments))
 
 
@@ -32,13 +34,24 @@ def _run(*arguments: str) -> int:
     [("6GiB", 6 * GiB), ("6", 6 * GiB), ("512 MiB", 512 * MiB), ("24GB", 24 * 10**9), ("1.5gib", 3 * GiB // 2)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert report.parse_size(text) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "-3GiB", "3 TiBs"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
-        report.parse_size(text)
+        parse_size(text)
+
+
+def test_the_modes_offered_are_the_planners() -> None:
+    assert [mode.value for mode in Mode] == list(MODES)
+
+
+def test_the_command_is_wired(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from app.__main__ import main
+
+    assert main(["plan", str(starter_model), "--cpu", "5800X", "--gpu", "none"]) == 0
+    assert "Tessera" in capsys.readouterr().out
 
 
 def test_the_tables_of_a_mixture_of_experts() -> None:
