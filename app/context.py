@@ -9,7 +9,9 @@ from PySide6.QtWidgets import QApplication
 
 from app.background import Background, MainThread
 from app.chat.conversations import Conversations
+from app.chat.search import ConversationSearch
 from app.chat.session import ChatSession
+from app.chat.titles import Titles
 from app.crash import CrashHandler
 from app.engine_client import Arrival, EngineClient, EngineFactory, make_engine
 from app.environment import DataFolder
@@ -54,6 +56,7 @@ class AppContext(QObject):
         self.library = LibraryController(
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
+        self.titles = Titles(self.client, self.session, self.conversations, self.models, self.settings)
         self.window = MainWindow(
             self.theme,
             self.settings,
@@ -62,6 +65,8 @@ class AppContext(QObject):
             self.models,
             self.library,
             self.problems,
+            ConversationSearch(self.store, self.conversations, self),
+            self.background,
         )
         self.garbage = GarbageCollection(self)
         self.client.drained.connect(self._drained)
@@ -106,6 +111,7 @@ class AppContext(QObject):
                 self.problems.show(Problem("notice", event.text, remedy=event.remedy, serious=False))
             elif isinstance(event, EngineStopped) and event.error is not None:
                 self.problems.show(Problem.from_info("engine", event.error))
+        self.titles.handle_all(arrivals)
         self.session.handle_all(arrivals)
 
     def _tell_crash(self) -> None:

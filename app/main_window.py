@@ -8,9 +8,12 @@ from PySide6.QtCore import QByteArray, Qt, QUrl, Signal
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QKeySequence, QPaintEvent, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QMainWindow, QSplitter, QStackedWidget, QWidget
 
+from app.background import Background
 from app.chat.chat_page import ChatPage
+from app.chat.conversation_actions import ConversationActions
 from app.chat.conversation_list_model import ConversationListModel
 from app.chat.conversations import Conversations
+from app.chat.search import ConversationSearch, Hit
 from app.chat.session import ChatSession
 from app.library.library_controller import LibraryController
 from app.model_controller import ModelController
@@ -40,6 +43,8 @@ class MainWindow(QMainWindow):
         models: ModelController,
         library: LibraryController,
         problems: Problems,
+        search: ConversationSearch,
+        background: Background,
     ) -> None:
         super().__init__()
         self.setWindowTitle("Tessera")
@@ -52,6 +57,8 @@ class MainWindow(QMainWindow):
         self._theme = theme
         self._library = library
         self._progress = ""
+        self._search = search
+        self._actions = ConversationActions(self, conversations, background, problems)
         self._painted = False
         self._was_narrow = False
         self._page_factories: dict[str, Callable[[], QWidget]] = {}
@@ -114,7 +121,10 @@ class MainWindow(QMainWindow):
         sidebar.hide_requested.connect(lambda: self.show_sidebar(False))
         self.chat_page.sidebar_button.clicked.connect(lambda: self.show_sidebar(True))
         sidebar.list.opened.connect(self._open)
-        sidebar.list.delete_requested.connect(conversations.delete)
+        sidebar.list.action_requested.connect(self._actions.run)
+        sidebar.action_requested.connect(self._actions.run_for_all)
+        sidebar.search.textChanged.connect(self._search.set_query)
+        self._search.found.connect(self._show_hits)
         self.chat_page.deleted.connect(self._messages_deleted)
         self.chat_page.picker.folder_requested.connect(self._show_models_folder)
         for keys, run in (
@@ -122,6 +132,7 @@ class MainWindow(QMainWindow):
             (QKeySequence("Ctrl+,"), lambda: self.show_page("preferences")),
             (QKeySequence("Ctrl+D"), lambda: self.show_page("library")),
             (QKeySequence("Ctrl+L"), self._focus_composer),
+            (QKeySequence(QKeySequence.StandardKey.Find), self._focus_search),
             (QKeySequence(QKeySequence.StandardKey.Open), self.chat_page.picker.choose_file),
             (QKeySequence("Esc"), self.chat_page.composer.escape),
         ):
@@ -137,8 +148,8 @@ class MainWindow(QMainWindow):
         self.show_page("chat")
         self.chat_page.composer.setFocus()
 
-    def _open(self, conversation_id: str) -> None:
-        self._session.open(conversation_id)
+    def _open(self, conversation_id: str, message_id: str = "") -> None:
+        self._session.open(conversation_id, message_id)
         self.show_page("chat")
 
     def _deleted(self, conversation: Conversation) -> None:
@@ -156,7 +167,21 @@ class MainWindow(QMainWindow):
         words = tr("Deleted one message") if len(removed) == 1 else tr("Deleted {count} messages", count=len(removed))
         self.toast.show_text(words, tr("Undo"), lambda: self._session.undelete(removed))
 
+    def _show_hits(self, hits: list[Hit] | None) -> None:
+        if hits is None:
+            self._show_conversations()
+        else:
+            self._list_model.set_hits(hits)
+            self._show_selected()
+
+    def _focus_search(self) -> None:
+        self.show_sidebar(True)
+        self.sidebar.search.setFocus()
+        self.sidebar.search.selectAll()
+
     def _show_conversations(self) -> None:
+        if self._search.is_active:
+            return
         self._list_model.set_conversations(self._conversations.rows())
         self._show_selected()
 

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QLabel, QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.chat.conversation_list import ConversationList
 from app.chat.conversation_list_model import ConversationListModel
@@ -14,6 +25,7 @@ from app.translation import tr
 class Sidebar(QFrame):
     new_requested = Signal()
     hide_requested = Signal()
+    action_requested = Signal(str)  # "import", "export_all", "trash"
     page_requested = Signal(str)
 
     def __init__(self, theme: Theme, model: ConversationListModel, parent: QWidget | None = None) -> None:
@@ -30,6 +42,12 @@ class Sidebar(QFrame):
         self.new_button.setObjectName("newConversation")
         self.new_button.setIconSize(QSize(18, 18))
         self.new_button.clicked.connect(self.new_requested)
+        self.search = QLineEdit(self)
+        self.search.setObjectName("search")
+        self.search.setPlaceholderText(tr("Search"))
+        self.search.setAccessibleName(tr("Search all conversations"))
+        self.search.setClearButtonEnabled(True)
+        self._search_icon = self.search.addAction(theme.icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.list = ConversationList(theme, model, self)
         head = QHBoxLayout()
         head.setContentsMargins(8, 4, 4, 10)
@@ -37,6 +55,13 @@ class Sidebar(QFrame):
         head.addWidget(self.mark)
         head.addWidget(name)
         head.addStretch(1)
+        self.menu_button = QToolButton(self)
+        self.menu_button.setObjectName("quiet")
+        self.menu_button.setIconSize(QSize(18, 18))
+        self.menu_button.setToolTip(tr("Import, export, trash"))
+        self.menu_button.setAccessibleName(tr("Import, export, trash"))
+        self.menu_button.clicked.connect(self._open_menu)
+        head.addWidget(self.menu_button)
         self.hide_button = QToolButton(self)
         self.hide_button.setObjectName("quiet")
         self.hide_button.setIconSize(QSize(18, 18))
@@ -52,6 +77,7 @@ class Sidebar(QFrame):
         layout.setSpacing(4)
         layout.addLayout(head)
         layout.addWidget(self.new_button)
+        layout.addWidget(self.search)
         layout.addWidget(self.list, 1)
         layout.addLayout(self._pages)
         theme.changed.connect(self._apply_theme)
@@ -71,6 +97,17 @@ class Sidebar(QFrame):
         self._page_buttons[key] = (button, icon)
         self._apply_theme()
 
+    def build_menu(self) -> QMenu:
+        menu = QMenu(self)
+        menu.addAction(tr("Import conversations…"), lambda: self.action_requested.emit("import"))
+        menu.addAction(tr("Export all conversations…"), lambda: self.action_requested.emit("export_all"))
+        menu.addSeparator()
+        menu.addAction(self._theme.icon("trash"), tr("Trash…"), lambda: self.action_requested.emit("trash"))
+        return menu
+
+    def _open_menu(self) -> None:
+        self.build_menu().popup(self.menu_button.mapToGlobal(self.menu_button.rect().bottomLeft()))
+
     def finish_pages(self) -> None:
         self._pages.addStretch(1)
 
@@ -83,5 +120,7 @@ class Sidebar(QFrame):
         self.mark.setPixmap(theme.icon("tessera").pixmap(QSize(24, 24), self.devicePixelRatioF()))
         self.new_button.setIcon(theme.icon("plus", "text"))
         self.hide_button.setIcon(theme.icon("sidebar"))
+        self.menu_button.setIcon(theme.icon("more"))
+        self._search_icon.setIcon(theme.icon("search"))
         for button, icon in self._page_buttons.values():
             button.setIcon(theme.icon(icon, "muted"))

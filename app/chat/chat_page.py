@@ -111,6 +111,7 @@ class ChatPage(QWidget):
         session.message_added.connect(self._added)
         session.message_grew.connect(lambda message, _text: transcript.grow(message))
         session.message_changed.connect(self._changed)
+        session.revealed.connect(transcript.scroll_to_message)
         session.progressed.connect(transcript.show_progress)
         session.busy_changed.connect(self._busy)
         transcript.versions = session.versions

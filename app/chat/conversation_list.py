@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
@@ -16,12 +18,20 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.chat.conversation_list_model import HEADING_ROLE, ID_ROLE, ConversationListModel
+from app.chat.conversation_list_model import (
+    EXCERPT_ROLE,
+    HEADING_ROLE,
+    ID_ROLE,
+    MESSAGE_ROLE,
+    PINNED_ROLE,
+    ConversationListModel,
+)
 from app.theme.theme import Theme
 from app.translation import tr
 
 ROW_HEIGHT = 36
 HEADING_HEIGHT = 34
+EXCERPT_HEIGHT = 54
 Index = QModelIndex | QPersistentModelIndex
 
 
@@ -31,7 +41,9 @@ class _RowDelegate(QStyledItemDelegate):
         self._theme = theme
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(100, HEADING_HEIGHT if index.data(HEADING_ROLE) else ROW_HEIGHT)
+        if index.data(HEADING_ROLE):
+            return QSize(100, HEADING_HEIGHT)
+        return QSize(100, EXCERPT_HEIGHT if index.data(EXCERPT_ROLE) else ROW_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         theme = self._theme
@@ -60,8 +72,21 @@ class _RowDelegate(QStyledItemDelegate):
         painter.setFont(theme.font(theme.type.control, weight))
         painter.setPen(QColor(theme.colors.text))
         where = rect.adjusted(14, 0, -14, 0)
+        if excerpt := index.data(EXCERPT_ROLE):
+            self._paint_excerpt(painter, where, excerpt)
+            where = where.adjusted(0, 0, 0, -18)
         elided = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, where.width())
         painter.drawText(where, int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), elided)
+        painter.restore()
+
+    def _paint_excerpt(self, painter: QPainter, where: QRect, excerpt: str) -> None:
+        theme = self._theme
+        painter.save()
+        painter.setFont(theme.font(theme.type.tiny))
+        painter.setPen(QColor(theme.colors.muted))
+        below = where.adjusted(0, 22, 0, 0)
+        elided = painter.fontMetrics().elidedText(excerpt, Qt.TextElideMode.ElideRight, below.width())
+        painter.drawText(below, int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), elided)
         painter.restore()
 
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: Index) -> QWidget:
@@ -75,10 +100,10 @@ class _RowDelegate(QStyledItemDelegate):
 
 
 class ConversationList(QListView):
-    """Emits what is wanted; the page decides."""
+    """Actions are named "pin", "folder", "duplicate", "export_markdown", "export_json", "delete"."""
 
-    opened = Signal(str)
-    delete_requested = Signal(str)
+    opened = Signal(str, str)  # conversation, message that was found in it or ""
+    action_requested = Signal(str, str)  # action, conversation
 
     def __init__(self, theme: Theme, model: ConversationListModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -97,6 +122,7 @@ class ConversationList(QListView):
         self.clicked.connect(self._open)
         self.activated.connect(self._open)
         self._list = model
+        self._theme = theme
         theme.changed.connect(self.viewport().update)
 
     def select(self, conversation_id: str | None) -> None:
@@ -111,21 +137,37 @@ class ConversationList(QListView):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         index = self.currentIndex()
         if event.key() == Qt.Key.Key_Delete and index.isValid() and self.state() is not self.State.EditingState:
-            self.delete_requested.emit(index.data(ID_ROLE))
+            self.action_requested.emit("delete", index.data(ID_ROLE))
             return
         super().keyPressEvent(event)
 
     def _open(self, index: QModelIndex) -> None:
         if key := index.data(ID_ROLE):
-            self.opened.emit(key)
+            self.opened.emit(key, index.data(MESSAGE_ROLE) or "")
 
     def _menu(self, point: QPoint) -> None:
         index = self.indexAt(point)
         key = index.data(ID_ROLE)
         if not key:
             return
+        self.build_menu(index).popup(self.viewport().mapToGlobal(point))
+
+    def build_menu(self, index: QModelIndex) -> QMenu:
+        key = index.data(ID_ROLE)
+        theme = self._theme
+
+        def ask(action: str) -> Callable[[], None]:
+            return lambda: self.action_requested.emit(action, key)
+
         menu = QMenu(self)
-        menu.addAction(tr("Rename"), lambda: self.edit(index))
+        menu.addAction(theme.icon("pencil"), tr("Rename"), lambda: self.edit(index))
+        pinned = index.data(PINNED_ROLE)
+        menu.addAction(theme.icon("pin"), tr("Unpin") if pinned else tr("Pin to the top"), ask("pin"))
+        menu.addAction(theme.icon("folder"), tr("Move to a folder…"), ask("folder"))
+        menu.addAction(theme.icon("copy"), tr("Duplicate"), ask("duplicate"))
         menu.addSeparator()
-        menu.addAction(tr("Delete"), lambda: self.delete_requested.emit(key))
-        menu.popup(self.viewport().mapToGlobal(point))
+        menu.addAction(tr("Export as Markdown…"), ask("export_markdown"))
+        menu.addAction(tr("Export as JSON…"), ask("export_json"))
+        menu.addSeparator()
+        menu.addAction(theme.icon("trash"), tr("Delete"), ask("delete"))
+        return menu

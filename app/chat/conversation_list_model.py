@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 
+from app.chat.search import Hit
 from app.store.records import Conversation
 from app.translation import tr
 
 ID_ROLE = Qt.ItemDataRole.UserRole + 1
 HEADING_ROLE = Qt.ItemDataRole.UserRole + 2
+EXCERPT_ROLE = Qt.ItemDataRole.UserRole + 3
+MESSAGE_ROLE = Qt.ItemDataRole.UserRole + 4
+PINNED_ROLE = Qt.ItemDataRole.UserRole + 5
 
 Index = QModelIndex | QPersistentModelIndex
 
@@ -61,15 +65,24 @@ class ConversationListModel(QAbstractListModel):
     def __init__(self) -> None:
         super().__init__()
         self._rows: list[Heading | Conversation] = []
+        self._hits: dict[str, Hit] = {}
+
+    def set_hits(self, hits: list[Hit]) -> None:
+        """Show what a search found instead of everything."""
+        words = tr("Found") if hits else tr("Nothing found")
+        self.beginResetModel()
+        self._hits = {hit.conversation.id: hit for hit in hits}
+        self._rows = [Heading(words), *(hit.conversation for hit in hits)]
+        self.endResetModel()
 
     def set_conversations(self, conversations: Iterable[Conversation]) -> None:
         rows = grouped(conversations, datetime.datetime.now())
-        if [_key(row) for row in rows] == [_key(row) for row in self._rows]:
+        if not self._hits and [_key(row) for row in rows] == [_key(row) for row in self._rows]:
             self._rows = rows
             self.dataChanged.emit(self.index(0), self.index(max(0, len(rows) - 1)))
             return
         self.beginResetModel()
-        self._rows = rows
+        self._rows, self._hits = rows, {}
         self.endResetModel()
 
     def row_of(self, conversation_id: str | None) -> int:
@@ -90,6 +103,12 @@ class ConversationListModel(QAbstractListModel):
                 return row.title or tr("New conversation")
             case _ if role == ID_ROLE:
                 return row.id
+            case _ if role == PINNED_ROLE:
+                return row.pinned
+            case _ if role == EXCERPT_ROLE and row.id in self._hits:
+                return self._hits[row.id].excerpt
+            case _ if role == MESSAGE_ROLE and row.id in self._hits:
+                return self._hits[row.id].message_id
         return None
 
     def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:

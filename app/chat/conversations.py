@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.chat.exchange import Bundle, renewed
 from app.store.records import Conversation, new_id
 from app.store.store_thread import StoreThread
+from app.translation import tr
 
 TITLE_LENGTH = 60
 
@@ -34,7 +38,7 @@ class Conversations(QObject):
 
     def rows(self) -> list[Conversation]:
         rows = [row for row in self._rows.values() if row.deleted_at is None]
-        return sorted(rows, key=lambda row: (not row.pinned, -row.updated_at))
+        return sorted(rows, key=lambda row: (not row.pinned, row.folder, -row.updated_at))
 
     def get(self, conversation_id: str) -> Conversation | None:
         return self._rows.get(conversation_id)
@@ -55,6 +59,60 @@ class Conversations(QObject):
     def touch(self, conversation_id: str) -> None:
         row = self._rows[conversation_id]
         row.updated_at = time.time()
+        self._put(row)
+
+    def toggle_pin(self, conversation_id: str) -> None:
+        row = self._rows[conversation_id]
+        row.pinned = not row.pinned
+        self._put(row)
+
+    def folders(self) -> list[str]:
+        return sorted({row.folder for row in self._rows.values() if row.folder and row.deleted_at is None})
+
+    def move(self, conversation_id: str, folder: str) -> None:
+        """Into a folder; an empty name takes it out."""
+        row = self._rows[conversation_id]
+        row.folder = " ".join(folder.split())
+        self._put(row)
+
+    def add(self, bundles: list[Bundle]) -> None:
+        """Conversations that come with their messages: copies and imports."""
+        for bundle in bundles:
+            messages = bundle.messages
+            self._put(bundle.conversation)
+            self._store.call(lambda store, messages=messages: store.put_messages(messages))
+
+    def bundle(self, conversation_id: str, on_done: Callable[[Bundle], None]) -> None:
+        """A conversation with all its messages."""
+        row = self._rows[conversation_id]
+        self._store.call(lambda store: store.messages(row.id), lambda messages: on_done(Bundle(row, messages)))
+
+    def duplicate(self, conversation_id: str) -> None:
+        def done(bundle: Bundle) -> None:
+            title = tr("{title} (copy)", title=bundle.conversation.title)
+            copy = renewed(bundle, title)
+            copy.conversation.updated_at = time.time()
+            self.add([copy])
+
+        self.bundle(conversation_id, done)
+
+    def trash(self, on_done: Callable[[list[Conversation]], None]) -> None:
+        """What lies in the trash, newest first."""
+        self._store.call(lambda store: store.conversations(deleted=True), on_done)
+
+    def purge(self, conversation_id: str) -> None:
+        """Out of the trash, for good."""
+        self._rows.pop(conversation_id, None)
+        self._store.call(lambda store: store.purge(conversation_id))
+
+    def take_back(self, row: Conversation) -> None:
+        """Out of the trash, back into the list."""
+        self._rows[row.id] = row
+        self.restore(row.id)
+
+    def set_parameters(self, conversation_id: str, parameters: dict[str, Any]) -> None:
+        row = self._rows[conversation_id]
+        row.parameters = parameters
         self._put(row)
 
     def delete(self, conversation_id: str) -> None:

@@ -45,6 +45,7 @@ class ChatSession(QObject):
     message_replaced = Signal(object)  # Message: its content
     progressed = Signal(object)  # Generation, on screen
     busy_changed = Signal(bool)  # whether the conversation on screen is being answered
+    revealed = Signal(str)  # id of a message to scroll to
     finished = Signal(object)  # Message, on screen or not
 
     def __init__(
@@ -85,6 +86,18 @@ class ChatSession(QObject):
         return self._generation_in(self.conversation_id)
 
     @property
+    def is_any_busy(self) -> bool:
+        """An answer is being written in any conversation."""
+        return bool(self._generations)
+
+    def path_to(self, message: Message) -> list[Message] | None:
+        """The messages up to this one, where its conversation is at hand."""
+        tree = self._tree
+        if tree is None or message.id not in tree:
+            return None
+        return tree.path_to(message.id)
+
+    @property
     def is_busy(self) -> bool:
         return self.generation is not None
 
@@ -92,19 +105,34 @@ class ChatSession(QObject):
         """An empty page; a conversation comes into being with its first message."""
         self._show(None)
 
-    def open(self, conversation_id: str) -> None:
+    def open(self, conversation_id: str, message_id: str = "") -> None:
+        """Show a conversation, at one of its messages if that is named."""
         if conversation_id == self.conversation_id:
+            self.reveal(message_id)
             return
         if (tree := self._trees.get(conversation_id)) is not None:
             self._show(tree)
+            self.reveal(message_id)
             return
         self._opening = conversation_id
 
         def done(messages: list[Message]) -> None:
             if self._opening == conversation_id:  # nothing else was opened meanwhile
                 self._show(ConversationTree(conversation_id, messages))
+                self.reveal(message_id)
 
         self._store.call(lambda store: store.messages(conversation_id), done)
+
+    def reveal(self, message_id: str) -> None:
+        """Bring a message on screen, the version of its branch included."""
+        tree = self._tree
+        if tree is None or message_id not in tree:
+            return
+        changed = [message for step in tree.path_to(message_id) for message in tree.select(step.id)]
+        if changed and not self.is_busy:
+            self._put(changed)
+            self.path_changed.emit()
+        self.revealed.emit(message_id)
 
     def _show(self, tree: ConversationTree | None) -> None:
         self._tree, self._opening = tree, None

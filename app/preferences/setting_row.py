@@ -79,7 +79,6 @@ class SettingRow(QWidget):
             spin.setValue(value)
             spin.setMinimumWidth(120)
             spin.setKeyboardTracking(False)
-            spin.setButtonSymbols(QSpinBox.ButtonSymbols.NoButtons)
             spin.valueChanged.connect(lambda number: self.changed.emit(name, number))
             return spin
         line = QLineEdit(str(value), self)

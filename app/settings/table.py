@@ -72,6 +72,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Where models are looked for and downloaded to. Empty: inside the application's data folder.",
     ),
     Setting(
+        "automatic_titles",
+        True,
+        CHAT,
+        "Titles by the model",
+        "After the first answer the model is asked for a title, while nothing else is to be done.",
+    ),
+    Setting(
         "threads",
         0,
         ENGINE,

@@ -131,7 +131,7 @@ def test_a_deleted_conversation_comes_back_with_undo(app, qtbot):
     send(qtbot, app, "Keep me")
     qtbot.waitUntil(lambda: answered(app))
     key = app.session.conversation_id
-    app.window.sidebar.list.delete_requested.emit(key)
+    app.window.sidebar.list.action_requested.emit("delete", key)
     assert app.context.conversations.rows() == []
     assert app.session.conversation_id is None
     qtbot.mouseClick(app.window.toast.button, Qt.MouseButton.LeftButton)

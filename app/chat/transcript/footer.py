@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
 from app.chat.answer_facts import progress, summary, tooltip
 from app.chat.generation import Generation
@@ -47,6 +47,8 @@ class MessageFooter(QWidget):
         self._layout = QHBoxLayout(self)
         self._layout.setContentsMargins(0, 2, 0, 2)
         self._layout.setSpacing(2)
+        self._space = QWidget(self)  # keeps the buttons of the owner's messages on the right
+        self._layout.addWidget(self._space, 1)
         self.earlier = self._button("chevron-left", tr("Earlier version"), lambda: self._step(-1))
         self.version = QLabel(self)
         self.version.setObjectName("version")
@@ -82,8 +84,8 @@ class MessageFooter(QWidget):
         self.regenerate.setVisible(is_answer and not streaming)
         self.facts.setText("")
         self.facts.setToolTip("")
-        directions = QBoxLayout.Direction
-        self._layout.setDirection(directions.LeftToRight if is_answer else directions.RightToLeft)
+        self._space.setVisible(not is_answer)
+        self.facts.setVisible(is_answer)
         if is_answer and not streaming:
             self.facts.setText(summary(message))
             self.facts.setToolTip(tooltip(message))
