@@ -8,16 +8,14 @@ as far as the journal says.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
-from engine.hub.records import FOLDER, write_json
+from engine.hub.records import FOLDER, beside, write_json
 
-MAX_NAME = 255  # bytes in one component of a path, on all file systems that matter
 CLOCK_TOLERANCE = 5.0
 
 
@@ -40,22 +38,15 @@ class Journal:
 
 
 def part_path(target: Path) -> Path:
-    return _beside(target, ".part", target.parent)
+    return beside(target, ".part", target.parent)
 
 
 def journal_path(target: Path) -> Path:
-    return _beside(target, ".part.json", target.parent / FOLDER)
+    return beside(target, ".part.json", target.parent / FOLDER)
 
 
 def lock_path(target: Path) -> Path:
-    return _beside(target, ".lock", target.parent / FOLDER)
-
-
-def _beside(target: Path, suffix: str, folder: Path) -> Path:
-    name = target.name + suffix
-    if len(name.encode()) > MAX_NAME - len(".12345.new"):
-        name = hashlib.sha1(target.name.encode(), usedforsecurity=False).hexdigest() + suffix
-    return folder / name
+    return beside(target, ".lock", target.parent / FOLDER)
 
 
 def save_journal(target: Path, source: Source, synced: int) -> None:

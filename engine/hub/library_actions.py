@@ -13,12 +13,11 @@ from pathlib import Path
 from engine.errors import EngineError, FileError
 from engine.gguf import GGUFFile
 from engine.hub.errors import BusyError, DiskFullError, StoppedError
-from engine.hub.journal import MAX_NAME
 from engine.hub.library import LibraryEntry, Progress
 from engine.hub.library_store import LibraryStore
 from engine.hub.names import SHARD
 from engine.hub.partfile import MARGIN
-from engine.hub.records import record_path, remove_record
+from engine.hub.records import MAX_NAME, record_path, remove_record
 
 CHUNK = 1 << 20
 

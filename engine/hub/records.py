@@ -7,6 +7,7 @@ changed file is simply an unverified one, and no cleaning up is ever needed. The
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = ".tessera"
+MAX_NAME = 255  # bytes in one component of a path, on all file systems that matter
+_SCRATCH = len(".1234567.new")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,15 @@ class Record:
 
 
 def record_path(file: Path) -> Path:
-    return file.parent / FOLDER / f"{file.name}.json"
+    return beside(file, ".json", file.parent / FOLDER)
+
+
+def beside(file: Path, suffix: str, folder: Path) -> Path:
+    """`file`'s name with a suffix, in `folder`; a hash of it where that would be too long for a name."""
+    name = file.name + suffix
+    if len(name.encode()) > MAX_NAME - _SCRATCH:
+        name = hashlib.sha1(file.name.encode(), usedforsecurity=False).hexdigest() + suffix
+    return folder / name
 
 
 def write_record(file: Path, sha256: str, *, repository: str = "", revision: str = "", remote_path: str = "") -> Record:

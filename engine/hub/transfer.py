@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import ssl
 import threading
+import time
 from pathlib import Path
 
 import httpx2
@@ -28,6 +29,7 @@ from engine.hub.speed import SpeedLimit
 
 MAX_STRIKES = 4  # answers without any use, in a row, before it is given up
 LONGEST_WAIT = 60.0
+DRIBBLE_BYTES = 4096  # in three times the stall time; who sends less is as good as silent
 MAGIC = b"GGUF"
 
 
@@ -148,6 +150,7 @@ class Transfer:
             try:
                 self._check_stop()
                 self.waiting = ""
+                watch = _Dribble(3 * self._connection.settings.stall_seconds)
                 head = b"" if part.size == 0 and self.source.path.lower().endswith(".gguf") else None
                 for block in read.blocks():
                     self.received += len(block)
@@ -162,6 +165,7 @@ class Transfer:
                     self.done = part.size
                     self._limit.take(len(block), self.stop)
                     self._check_stop()
+                    watch.received(len(block), limited=bool(self._limit.bytes_per_second))
             finally:
                 self._read = None
         if part.size < read.end:
@@ -175,6 +179,22 @@ class Transfer:
     def _check_stop(self) -> None:
         if self.stop.is_set():
             raise StoppedError
+
+
+class _Dribble:
+    """Notices a server that sends a byte now and then, which no time-out does."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._begin, self._count = time.monotonic(), 0
+
+    def received(self, count: int, limited: bool) -> None:
+        self._count += count
+        if time.monotonic() - self._begin < self._seconds:
+            return
+        if self._count < DRIBBLE_BYTES and not limited:
+            raise ServerError("The server sends next to nothing.")
+        self._begin, self._count = time.monotonic(), 0
 
 
 def _check_magic(block: bytes) -> None:
