@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal
 from app.library.library_controller import LibraryController
 
 if TYPE_CHECKING:
-    from engine.hub.facts import ModelFacts
+    from app.library.hub_services import Header
     from engine.hub.fit import Fit
     from engine.hub.names import LogicalModel
     from engine.hub.repository import RepositoryCard
@@ -39,7 +39,8 @@ class CardController(QObject):
         self.header_error: Exception | None = None
         self.description: str | None = None
         self.is_reading = False
-        self._facts: dict[str, ModelFacts] = {}  # by path of the file that was read
+        self.is_measuring = False
+        self._headers: dict[str, Header] = {}  # by path of the model's first file
         self._wanted_file = ""
         self._stop = threading.Event()
 
@@ -53,7 +54,7 @@ class CardController(QObject):
         stop = self._stop = threading.Event()
         self.repository, self._wanted_file = repository, wanted_file
         self.card = self.error = self.header_error = self.description = None
-        self._facts = {}
+        self._headers = {}
         self.opened.emit()
 
         def work() -> RepositoryCard:
@@ -99,18 +100,18 @@ class CardController(QObject):
 
     # --- headers and fits ---
 
-    def read_header(self, model: LogicalModel) -> None:
-        """Read the header of a row's first file, unless that was done."""
+    def read_header(self, model: LogicalModel, *, whole: bool = False) -> None:
+        """Read the header of a row's first file, or of all its shards, unless that was done."""
         services, card, path = self._library.services, self.card, model.files[0].path
-        if services is None or card is None or path in self._facts or self.is_reading or model.problem:
+        if services is None or card is None or path in self._headers or self.is_reading or model.problem:
             return
         stop = self._stop
         self.is_reading, self.header_error = True, None
 
-        def done(facts: ModelFacts) -> None:
+        def done(header: Header) -> None:
             self.is_reading = False
             if stop is self._stop:
-                self._facts[path] = facts
+                self._headers[path] = header
                 self.fits_changed.emit()
 
         def failed(error: Exception) -> None:
@@ -119,17 +120,36 @@ class CardController(QObject):
                 self.header_error = error
                 self.fits_changed.emit()
 
-        self._library.background.run_in_background(lambda: services.header(card, model, stop), done, failed)
-
-    def facts(self) -> ModelFacts | None:
-        """Facts of any file of the card that was read."""
-        return next(iter(self._facts.values()), None)
+        self._library.background.run_in_background(
+            lambda: services.header(card, model, stop, whole=whole), done, failed
+        )
 
     def fit(self, model: LogicalModel) -> Fit:
         services = self._library.services
         assert services is not None
-        own = self._facts.get(model.files[0].path)
-        return services.fit(model, own or self.facts(), read=own is not None)
+        any_header = next(iter(self._headers.values()), None)
+        own = self._headers.get(model.files[0].path)
+        return services.fit(model, own, any_header.facts if any_header is not None else None)
+
+    @property
+    def can_measure(self) -> bool:
+        """Speeds could be predicted if this machine were measured."""
+        services = self._library.services
+        return services is not None and services.profile is None and bool(self._headers)
+
+    def measure(self) -> None:
+        """Measure this machine; some seconds of full load, once."""
+        services = self._library.services
+        if services is None or self.is_measuring:
+            return
+        self.is_measuring = True
+        self.fits_changed.emit()
+
+        def done(_: object) -> None:
+            self.is_measuring = False
+            self.fits_changed.emit()
+
+        self._library.run(services.measure, done)
 
     # --- the rest ---
 

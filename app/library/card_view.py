@@ -60,6 +60,10 @@ class CardView(QScrollArea):
         self.more = QPushButton(tr("Read the description"), body)
         self.more.setObjectName("secondary")
         self.more.clicked.connect(self._read_description)
+        self.measure = QPushButton(tr("Predict speeds"), body)
+        self.measure.setObjectName("secondary")
+        self.measure.setToolTip(tr("Measures this machine once: a few seconds of full load. Nothing is sent anywhere."))
+        self.measure.clicked.connect(controller.measure)
         self.page_button = QPushButton(tr("Open its page"), body)
         self.page_button.setObjectName("secondary")
         self.page_button.clicked.connect(self._open_page)
@@ -67,6 +71,7 @@ class CardView(QScrollArea):
         buttons = QHBoxLayout()
         buttons.addWidget(self.more)
         buttons.addWidget(self.page_button)
+        buttons.addWidget(self.measure)
         buttons.addStretch(1)
         for widget in (self.title, self.owner):
             self._layout.addWidget(widget)
@@ -164,7 +169,7 @@ class CardView(QScrollArea):
                 line.setFixedHeight(1)
                 self._table_layout.addWidget(line)
             row = QuantRow(self._theme, model, self.table)
-            row.chosen.connect(lambda model=model: self.controller.read_header(model))
+            row.chosen.connect(lambda model=model: self.controller.read_header(model, whole=True))
             row.download_pressed.connect(lambda model=model: self.controller.download(model))
             self._table_layout.addWidget(row)
             self.rows.append(row)
@@ -177,6 +182,10 @@ class CardView(QScrollArea):
         return ""
 
     def show_fits(self) -> None:
+        measuring = self.controller.is_measuring
+        self.measure.setVisible(self.controller.can_measure or measuring)
+        self.measure.setEnabled(not measuring)
+        self.measure.setText(tr("Measuring…") if measuring else tr("Predict speeds"))
         if self._library.services is None or self.controller.card is None:
             return
         recommended = self.controller.recommended()

@@ -86,15 +86,15 @@ class HubDialog(QDialog):
         )
 
     def try_connection(self) -> None:
-        """One search with one row; says which part of the way fails, if one does."""
+        """Asks once for everything a hub has to answer; says which part fails, if one does."""
         services = self._library.services
         assert services is not None
         self.test.setEnabled(False)
 
-        def work() -> object:
-            from engine.hub.repository import Search
+        def work() -> None:
+            from engine.hub.repository import probe
 
-            return Search(services.connect(), "").next_page(1)
+            probe(services.connect())
 
         def done(_: object) -> None:
             self.test.setEnabled(True)

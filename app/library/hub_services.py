@@ -5,17 +5,19 @@ Making it imports the hub's client library (a quarter of a second) and reads the
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.assets import FOLDER
+from engine.errors import EngineError
 from engine.hub.catalogue import CatalogueModel, read_catalogue
 from engine.hub.connection import Connection, HubSettings, settings_from_environment
 from engine.hub.downloads import Downloads
 from engine.hub.errors import NotFoundError
-from engine.hub.facts import ModelFacts
+from engine.hub.facts import ModelFacts, model_facts
 from engine.hub.fit import Fit, Machine, estimate_fit, this_machine
 from engine.hub.folders import cache_folder
 from engine.hub.journal import Source
@@ -23,9 +25,23 @@ from engine.hub.library import Library, LibraryEntry
 from engine.hub.library_store import LibraryStore
 from engine.hub.names import LogicalModel, RepoFile
 from engine.hub.places import Place
-from engine.hub.remote_header import remote_facts
+from engine.hub.remote_header import remote_header
 from engine.hub.repository import RepositoryCard, open_repository
 from engine.hub.token import TokenStore
+from engine.placement.fit import fit as planned_fit
+from engine.placement.hardware import store
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.shape import ModelShape
+from engine.placement.shape_source import shape_of_header
+from engine.runtime.threads import default_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What was read of a model on the hub; without a shape nothing can be planned."""
+
+    facts: ModelFacts
+    shape: ModelShape | None
 
 
 class HubServices:
@@ -48,6 +64,8 @@ class HubServices:
         self.store = LibraryStore(data / "library.json")
         self.library = Library(models, self.store, places)
         self.catalogue: tuple[CatalogueModel, ...] = read_catalogue(FOLDER / "catalogue.json")
+        self._hardware = data / "hardware"
+        self.profile: HardwareProfile | None = store.kept_profile(self._hardware, default_threads())
         self._cache = (cache or cache_folder()) / "headers"
         self._connection: Connection | None = None
         self._lock = threading.Lock()
@@ -70,14 +88,38 @@ class HubServices:
             self.settings = settings
             self._connection = None
 
-    def header(self, card: RepositoryCard, model: LogicalModel, stop: threading.Event) -> ModelFacts:
-        return remote_facts(self.connect(), source_of(card, model.files[0]), self._cache, stop)
+    # --- does it run here ---
 
-    def fit(self, model: LogicalModel, facts: ModelFacts | None, *, read: bool) -> Fit:
-        """Fit of a row. With facts of another row of the same card (`read` False) only the cache's size is theirs."""
-        if facts is not None and not read:
-            return replace(estimate_fit(model.size, replace(facts, unsupported=""), self.machine), from_header=False)
-        return estimate_fit(model.size, facts, self.machine)
+    def header(self, card: RepositoryCard, model: LogicalModel, stop: threading.Event, *, whole: bool) -> Header:
+        """Read the header of a model's first file; of all its shards where `whole`, which a plan needs."""
+        files = model.files if whole else model.files[:1]
+        headers = [remote_header(self.connect(), source_of(card, file), self._cache, stop) for file in files]
+        tensors = {name: info for header in headers for name, info in header.tensors.items()}
+        facts = model_facts(headers[0].metadata, tensors)
+        shape = None
+        if len(files) == len(model.files) and not facts.unsupported:
+            with contextlib.suppress(EngineError):  # an architecture whose layers the planner cannot read
+                shape = shape_of_header(headers[0].metadata, tensors.values(), model.name)
+        return Header(facts, shape)
+
+    def fit(self, model: LogicalModel, own: Header | None, other: ModelFacts | None) -> Fit:
+        """Fit of a row: planned, where its header was read and this machine was measured; else by memory alone.
+
+        `other` are facts of another row of the same card, good for the size of the cache.
+        """
+        if own is not None:
+            if own.shape is not None and self.profile is not None and own.facts.kind == "model":
+                return planned_fit(own.shape, self.profile)
+            return estimate_fit(model.size, own.facts, self.machine)
+        facts = replace(other, unsupported="") if other is not None else None
+        return replace(estimate_fit(model.size, facts, self.machine), from_header=False)
+
+    def measure(self) -> None:
+        """Measure this machine once, for predicted speeds: some seconds of full load. Kept for the next time."""
+        self._hardware.mkdir(parents=True, exist_ok=True)
+        self.profile = store.this_machine(self._hardware, default_threads())
+
+    # --- downloads ---
 
     def download(self, card: RepositoryCard, model: LogicalModel) -> str:
         folder = self.models.joinpath(*card.summary.name.split("/"))

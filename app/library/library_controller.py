@@ -202,6 +202,27 @@ class LibraryController(QObject):
             self.services.store.add_folder(folder)
             self.refresh()
 
+    def move_models_folder(self, new: Path) -> None:
+        """Move all models, and from then on download to `new`. Downloads have to be paused."""
+        services = self.services
+        if services is None:
+            return
+        old = services.models
+
+        def work() -> None:
+            from engine.hub.library_actions import move_models_folder
+
+            services.downloads.relocate(old, new)
+            move_models_folder(old, new)
+            services.store.relocate(old, new)
+
+        def done(_: object) -> None:
+            self.settings.set("models_folder", str(new))
+            self._changed_on_disk()
+            self.watch()
+
+        self.run(work, done)
+
     def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
         """A change on disk off the main thread; what fails is shown, and the list is read again."""
 

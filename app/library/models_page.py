@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer, QUrl, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QInputDialog,
     QLineEdit,
+    QMenu,
     QMessageBox,
     QPushButton,
     QSplitter,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -34,7 +36,7 @@ class ModelsPage(QWidget):
 
     def __init__(self, theme: Theme, library: LibraryController, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._library = library
+        self._theme, self._library = theme, library
         self._verifying: threading.Event | None = None
         self._progress = (0, 1)
         self.setAcceptDrops(True)
@@ -68,12 +70,12 @@ class ModelsPage(QWidget):
         for words, run in (
             (tr("Add a file…"), self.choose_files),
             (tr("Add a folder…"), self.choose_folder),
-            (tr("Look again"), self._library.refresh),
         ):
             button = QPushButton(words, self)
             button.setObjectName("secondary")
             button.clicked.connect(lambda _=False, run=run: run())
             line.addWidget(button)
+        line.addWidget(self._more_button())
         column.addLayout(line)
         column.addWidget(self.notice)
         column.addWidget(self.table, 1)
@@ -89,6 +91,21 @@ class ModelsPage(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(splitter)
+
+    def _more_button(self) -> QToolButton:
+        menu = QMenu(self)
+        menu.addAction(tr("Look through the folders again"), self._library.refresh)
+        menu.addAction(tr("Move the models folder…"), self.choose_new_folder)
+        button = QToolButton(self)
+        button.setObjectName("quiet")
+        button.setIcon(self._theme.icon("more"))
+        button.setIconSize(QSize(20, 20))
+        button.setToolTip(tr("More"))
+        button.setAccessibleName(tr("More"))
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        button.setMenu(menu)
+        self._theme.changed.connect(lambda: button.setIcon(self._theme.icon("more")))
+        return button
 
     # --- contents ---
 
@@ -187,6 +204,11 @@ class ModelsPage(QWidget):
         name = QFileDialog.getExistingDirectory(self, tr("Add a folder of models"))
         if name:
             self._library.add_folder(Path(name))
+
+    def choose_new_folder(self) -> None:
+        name = QFileDialog.getExistingDirectory(self, tr("Where should the models be kept?"))
+        if name:
+            self._library.move_models_folder(Path(name))
 
     def add_files(self, files: list[Path]) -> None:
         """Ask whether to move them into the models folder or to list them where they are."""

@@ -11,7 +11,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -178,6 +178,21 @@ class Downloads:
                 self._downloads.remove(download)
                 self._downloads.insert(max(0, position), download)
                 self._save()
+
+    def relocate(self, old: Path, new: Path) -> None:
+        """The models folder was moved: stopped downloads go on in the new one. BusyError while one runs."""
+        with self._lock:
+            if any(one.state in (State.RUNNING, State.QUEUED) for one in self._downloads):
+                raise BusyError(
+                    "A download is running.",
+                    done="Nothing was moved.",
+                    remedy="Pause the downloads, then move the folder.",
+                )
+            for download in self._downloads:
+                folder = download.wanted.folder
+                if folder.is_relative_to(old):
+                    download.wanted = replace(download.wanted, folder=new / folder.relative_to(old))
+            self._save()
 
     def limit(self, *, parallel: int | None = None, bytes_per_second: float | None = None) -> None:
         with self._lock:

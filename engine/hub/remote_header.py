@@ -16,20 +16,11 @@ from engine.errors import FileError, FormatError
 from engine.gguf.header import Header, parse_header
 from engine.hub.connection import Connection, stoppable, translate
 from engine.hub.errors import ProtocolError, StoppedError
-from engine.hub.facts import ModelFacts, model_facts
 from engine.hub.journal import Source
 from engine.hub.ranged import open_range
 
 FIRST = 1 << 20
 LARGEST = 64 << 20  # five times the largest header known
-
-
-def remote_facts(
-    connection: Connection, source: Source, cache: Path, stop: threading.Event | None = None
-) -> ModelFacts:
-    """What the header of a hub file says. Raises HubError, FormatError, UnsupportedError, StoppedError."""
-    header = remote_header(connection, source, cache, stop)
-    return model_facts(header.metadata, header.tensors)
 
 
 def remote_header(connection: Connection, source: Source, cache: Path, stop: threading.Event | None = None) -> Header:

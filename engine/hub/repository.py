@@ -15,6 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import paginate  # type: ignore[attr-defined]
 
 from engine.hub.connection import Connection, status_error, stoppable, translate
+from engine.hub.errors import GatedError, NotFoundError, ServerError
 from engine.hub.names import Listing, RepoFile, fold
 
 Sort = Literal["downloads", "likes", "recent"]
@@ -86,6 +87,27 @@ class Search:
             except Exception as error:
                 raise translate(error, self._connection) from error
         return tuple(found)
+
+
+def probe(connection: Connection) -> None:
+    """Try each kind of call that a hub has to answer; the error says which one this address does not."""
+    rows: tuple[RepositorySummary, ...] = ()
+    try:
+        rows = Search(connection, "").next_page(1)
+        step = "the facts of a repository"
+        if rows:
+            card = open_repository(connection, rows[0].name)
+            step = "the files of a repository"
+            read_description(connection, card)
+    except GatedError:
+        return  # it answers, and asks for a token
+    except (NotFoundError, ServerError) as error:
+        if not rows:
+            raise
+        raise ServerError(
+            f"{connection.settings.endpoint} answers the search, but not the request for {step}: {error.cause}",
+            remedy="A mirror has to speak the hub's own protocol; choose another one under Settings, Hub.",
+        ) from error
 
 
 def open_repository(connection: Connection, name: str) -> RepositoryCard:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 
 from app.library.hub_dialog import HubDialog
+from engine.hub.fit import Fit, FitKind
+from engine.placement.hardware import catalogue
 from tests.app.library.conftest import Opened
 from tests.support.hub_content import Bytes, Noise, Repository
 from tests.support.hub_faults import Fault
 from tests.support.small_gguf import small_gguf
 
+PLANNED = Fit(FitKind.SPLIT, "GPU + RAM: ~21 tok/s predicted", "Measured here.", 1, 21.0)
 MODEL = "maker/Wonder-30B-GGUF"
 README = "# Wonder\n\n**Bold** <script>alert(1)</script> ![x](http://127.0.0.1:9/x.png) [link](file:///etc/passwd)\n"
 
@@ -129,6 +132,21 @@ def test_pressing_a_row_reads_its_own_header_once(library, qtbot):
     qtbot.mouseClick(fork, Qt.MouseButton.LeftButton)
     qtbot.wait(50)
     assert len(library.hub.requests) == asked
+
+
+def test_speed_is_predicted_only_after_this_machine_was_measured(library, qtbot, monkeypatch):
+    publish(library)
+    page = open_card(library, qtbot)
+    assert "tok/s" not in row(page, "Q4_K_M").pill.text()
+    assert page.view.measure.isVisibleTo(page.view)
+    measured = catalogue.machine("Ryzen 7 5800X", None, 32)
+    services = library.controller.services
+    monkeypatch.setattr(services, "measure", lambda: setattr(services, "profile", measured))
+    shown = []
+    monkeypatch.setattr("app.library.hub_services.planned_fit", lambda shape, profile: shown.append(shape) or PLANNED)
+    qtbot.mouseClick(page.view.measure, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "~21 tok/s predicted" in row(page, "Q4_K_M").pill.text())
+    assert not page.view.measure.isVisibleTo(page.view)
 
 
 def test_description_is_safe_and_only_on_demand(library, qtbot):

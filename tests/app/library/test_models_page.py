@@ -142,3 +142,16 @@ def test_file_deleted_by_hand_disappears_at_the_next_look(library, qtbot):
     path.unlink()
     library.controller.refresh()
     qtbot.waitUntil(lambda: "Alpha-Q8_0" not in titles(page))
+
+
+def test_moving_the_models_folder_takes_everything_along(library, qtbot, tmp_path):
+    page = library.tab("models")
+    path = put(library, "maker/Alpha-Q8_0.gguf", qtbot)
+    library.controller.rename(library.controller.entry(path), "Mine")
+    qtbot.waitUntil(lambda: "Mine" in titles(page))
+    new = tmp_path / "new place"
+    library.controller.move_models_folder(new)
+    qtbot.waitUntil(lambda: library.controller.entry(new / "maker" / "Alpha-Q8_0.gguf") is not None)
+    assert library.app.context.settings["models_folder"] == str(new)
+    assert titles(page) == ["Mine", "Scripted-1B.Q4_K_M"]
+    assert not path.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from engine.hub import downloads as downloads_module
 from engine.hub import partfile
 from engine.hub.connection import Connection
 from engine.hub.downloads import Downloads, DownloadStatus, State, progress_text
-from engine.hub.errors import DiskFullError, GatedError, VerificationError
+from engine.hub.errors import BusyError, DiskFullError, GatedError, VerificationError
 from engine.hub.journal import Source, part_path
+from engine.hub.library_actions import move_models_folder
 from engine.hub.queue_file import local_path
 from tests.engine.hub.conftest import publish
 from tests.support.hub_content import Noise
@@ -265,6 +267,25 @@ def test_waiting_says_why(hub: FakeHub, make: Make, tmp_path: Path) -> None:
     id = downloads.add("m", [source], tmp_path)
     wait_for(lambda: "7 s" in status(downloads, id).note)
     assert state(downloads, id) is State.RUNNING
+
+
+def test_models_folder_moves_with_what_is_unfinished(hub: FakeHub, make: Make, tmp_path: Path) -> None:
+    source = publish(hub, Noise(2 * MIB))
+    hub.faults.append(Fault(after=MIB, then="stall"))
+    downloads = make()
+    old, new = tmp_path / "old", tmp_path / "new"
+    id = downloads.add("m", [source], old / "maker")
+    wait_for(lambda: status(downloads, id).done == MIB)
+    with pytest.raises(BusyError, match="running"):
+        downloads.relocate(old, new)
+    downloads.pause(id)
+    wait_for(lambda: not any(thread.name == "download" for thread in threading.enumerate()))
+    downloads.relocate(old, new)
+    move_models_folder(old, new)
+    downloads.resume(id)
+    wait_for(lambda: state(downloads, id) is State.DONE)
+    assert (new / "maker" / source.path).stat().st_size == 2 * MIB
+    assert hub.sent == 2 * MIB
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from keyring.backends.fail import Keyring as NoKeyring
 from engine.hub.connection import PUBLIC_ENDPOINT, Connection, settings_from_environment
 from engine.hub.downloads import Downloads
 from engine.hub.errors import HubError, OfflineError, UnreachableError
-from engine.hub.repository import Search, open_repository, read_description
+from engine.hub.repository import Search, open_repository, probe, read_description
 from engine.hub.token import TokenStore
 from tests.engine.hub.conftest import MODEL, fetch, publish
 from tests.support.certificates import make_certificate
@@ -236,3 +236,14 @@ def test_an_address_that_is_no_hub_is_told(hub: FakeHub, connect: Connect, answe
     hub.hub_faults.append(Fault(html=True) if answer == "html" else Fault(status=200, body=b"{}]"))
     with pytest.raises(HubError, match="Is this address a hub"):
         open_repository(connect(), MODEL)
+
+
+def test_probe_says_which_call_a_mirror_does_not_answer(hub: FakeHub, connect: Connect) -> None:
+    publish(hub, Noise(1000))
+    probe(connect())
+    hub.hub_faults.extend([Fault(), Fault(status=404)])
+    with pytest.raises(HubError, match="not the request for the facts of a repository"):
+        probe(connect())
+    hub.hub_faults.extend([Fault(), Fault(), Fault(status=500)])
+    with pytest.raises(HubError, match="not the request for the files of a repository"):
+        probe(connect())

@@ -10,7 +10,9 @@ import pytest
 from engine.errors import FormatError
 from engine.hub.connection import Connection
 from engine.hub.errors import GatedError, HubError, ProtocolError
-from engine.hub.remote_header import remote_facts
+from engine.hub.facts import ModelFacts, model_facts
+from engine.hub.journal import Source
+from engine.hub.remote_header import remote_header
 from tests.engine.hub.conftest import publish
 from tests.support.hub_content import Bytes
 from tests.support.hub_faults import Fault
@@ -18,6 +20,11 @@ from tests.support.hub_server import FakeHub
 from tests.support.small_gguf import small_gguf
 
 Connect = Callable[..., Connection]
+
+
+def remote_facts(connection: Connection, source: Source, cache: Path) -> ModelFacts:
+    header = remote_header(connection, source, cache)
+    return model_facts(header.metadata, header.tensors)
 
 
 def large(tokens: int) -> bytes:
