@@ -58,7 +58,7 @@ class NativeBackend:
 
     @property
     def is_busy(self) -> bool:
-        return self.session.is_busy
+        return bool(self.session.sequences)
 
     def generate(self, request: GenerationRequest, arrived: float) -> None:
         prompt = build_prompt(request, self.template, self.tokenizer, self.info.context_length)

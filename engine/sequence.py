@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.memory.sequence_state import SequenceState
-from engine.messages import FinishReason, GenerationStats
+from engine.messages import GenerationStats
 from engine.runtime.executor import Logits
 from engine.text.detokenizer import Detokenizer
 from engine.text.stopping import StopMatcher
@@ -58,7 +58,7 @@ class Sequence:
         result = self.matcher.push(self.detokenizer.push(token))
         return result.emit, result.hit is not None
 
-    def flush_text(self, reason: FinishReason) -> str:
+    def flush_text(self) -> str:
         """What is still held back. After a stop string there is nothing."""
         result = self.matcher.push(self.detokenizer.flush())
         return result.emit if result.hit else result.emit + self.matcher.flush()
