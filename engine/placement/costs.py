@@ -85,5 +85,6 @@ def expert_prefill_seconds(bank: ExpertBank, device: DeviceProfile, tokens: int)
 def _state_seconds(item: PlacementItem, device: DeviceProfile, tokens: int, depth: int, work: Workload) -> float:
     if item.state is None:
         return 0.0
+    # Measured: short rows of many heads leave little to overlap, so the two add up.
     reading = item.state.read_bytes(depth, work.value_bytes) / device.bandwidth
-    return max(reading, tokens * item.state.macs(depth) / device.kernels.rate(ATTENTION, tokens))
+    return reading + tokens * item.state.macs(depth) / device.kernels.rate(ATTENTION, tokens)

@@ -86,7 +86,7 @@ def _hardware(args: argparse.Namespace) -> HardwareProfile:
     gpu = None if (args.gpu or "none").lower() == "none" else args.gpu
     if args.cpu:
         return catalogue.machine(args.cpu, gpu, args.ram)
-    folder = hardware_folder(data_folder())
+    folder = hardware_folder(getattr(args, "data_dir", None) or data_folder())
     folder.mkdir(parents=True, exist_ok=True)
     own = this_machine(folder, args.threads or default_threads(), measure_again=args.measure, progress=_show_progress)
     if args.ram:
