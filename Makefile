@@ -10,7 +10,7 @@ NATIVE_SOURCES := $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench check format screenshots sanitize soak setup build starter clean
+.PHONY: run test bench soak check format screenshots setup build starter clean
 
 run: build starter
 	@if command -v nvidia-smi >/dev/null 2>&1; then $(PIP) install -q -c constraints.txt -e '.[gpu]' --no-build-isolation; fi
@@ -25,6 +25,7 @@ build: $(VENV)/.native
 $(VENV)/.packages: pyproject.toml constraints.txt installer/system_libraries.sh
 	sh installer/system_libraries.sh
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -c constraints.txt 'pip>=25.1'  # the first that reads dependency groups
 	$(PIP) install -q -c constraints.txt --group build
 	$(PIP) install -q -c constraints.txt --group test --group check --no-build-isolation -e .
 	touch $@
@@ -35,6 +36,16 @@ $(VENV)/.native: $(VENV)/.packages $(NATIVE_SOURCES)
 
 starter: build
 	@$(PY) -m engine.hub.starter
+
+# Speed beside llama.cpp, on the starter model and on random weights of real shapes (5 GB under build/).
+bench: build starter
+	$(PY) -m tests.bench.speed $(ARGS)
+
+soak: build starter
+	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests --soak $(ARGS)
+
+screenshots: build starter
+	QT_QPA_PLATFORM=offscreen $(PY) -m tests.screenshots $(ARGS)
 
 check: build
 	$(PY) -m ruff check .

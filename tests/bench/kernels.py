@@ -59,7 +59,8 @@ def main() -> None:
     options = parser.parse_args()
     tokens = [int(t) for t in options.tokens.split(",")]
     print(
-        f"tier {options.tier} (best {_cpu.best_tier()}), {ROWS} x {COLS} weights, one thread, GMAC/s (share of int8 peak)"
+        f"tier {options.tier} (best {_cpu.best_tier()}), {ROWS} x {COLS} weights, one thread: "
+        "GMAC/s (share of int8 peak)"
     )
     print("type   " + "".join(f"{t:>13}" for t in tokens) + "   peak   GB/s at 1")
     for name in options.types.split(","):

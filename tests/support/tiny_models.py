@@ -112,13 +112,13 @@ class TinyModel:
 def tiny_model_builder(model: TinyModel, tokenizer: Path | str) -> GGUFBuilder:
     """The model's file, not yet written; `tokenizer` is the GGUF whose vocabulary is cut down."""
     builder = GGUFBuilder(None)
-    builder.add_all({**_metadata(model), **cut_vocabulary(tokenizer, model.vocabulary), **_tokenizer_flags(model)})
+    builder.add_all({**model_metadata(model), **cut_vocabulary(tokenizer, model.vocabulary), **_tokenizer_flags(model)})
     for key, value in model.overrides:
         builder.pairs = [pair for pair in builder.pairs if pair.key != key.encode()]
         if value is not None:
             builder.add(key, value)
     matrices = 0
-    for weight in _weights(model):
+    for weight in model_weights(model):
         if weight.name in model.without:
             continue
         kind = weight_type(model.mix, weight.role, matrices)
@@ -142,7 +142,7 @@ def tiny_model_factory(folder: Path, tokenizer: Callable[[], Path]) -> Callable[
 # --- metadata ---------------------------------------------------------------------------------------------------
 
 
-def _metadata(m: TinyModel) -> dict[str, Any]:
+def model_metadata(m: TinyModel) -> dict[str, Any]:
     a = m.architecture
     pairs: dict[str, Any] = {
         "general.architecture": a,
@@ -233,7 +233,7 @@ def weight_type(mix: str, role: str, index: int) -> str:
     return mix
 
 
-def _weights(m: TinyModel) -> Iterator[Weight]:
+def model_weights(m: TinyModel) -> Iterator[Weight]:
     yield Weight("token_embd.weight", (m.vocabulary, m.embedding), "better" if m.tied else "matrix",
                  std=1 / (3 * math.sqrt(m.embedding)) if m.tied else 1.0)  # fmt: skip
     # Tied embeddings are small, or each token would only predict itself; the last norm then spreads the logits.
