@@ -162,7 +162,8 @@ class Program {
   void check_bound(int begin, int end, const Batch& batch) const;
   void reserve_rows(int tokens, int outputs);
   void infer_domains();
-  void fuse_at(int index);
+  void fuse_linear_at(int index);
+  void fuse_attention_at(int index);
   bool is_dead_after(Handle value, int index) const;
   std::vector<const Step*> select_steps(int begin, int end) const;
   void execute(ThreadPool& pool, const Batch& batch, int begin, int end);

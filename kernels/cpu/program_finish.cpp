@@ -53,9 +53,44 @@ bool Program::is_dead_after(Handle value, int index) const {
   return true;
 }
 
+// Makes a fused step that starts at operation `index`, if one can: norms and rotations of the q and k of an attention,
+// each value normalised before it is rotated, then the attention. All values are kept.
+void Program::fuse_attention_at(int index) {
+  const auto count = static_cast<int>(operations_.size());
+  int last = index;
+  while (last < count && (std::holds_alternative<RmsNorm>(operations_[static_cast<size_t>(last)].body) ||
+                          std::holds_alternative<Rope>(operations_[static_cast<size_t>(last)].body)))
+    ++last;
+  const auto* attention = last < count ? std::get_if<Attention>(&operations_[static_cast<size_t>(last)].body) : nullptr;
+  if (attention == nullptr || last == index || attention->q == attention->k) return;
+  const int dim = kv_at(attention->kv).key_dim;
+  FusedAttention fused{*attention, {}, {}};
+  for (int i = index; i < last; ++i) {
+    const OperationBody& body = operations_[static_cast<size_t>(i)].body;
+    const Handle out = values_written(operations_[static_cast<size_t>(i)])[0];
+    if (out != attention->q && out != attention->k) return;
+    HeadPreparation& how = out == attention->q ? fused.q : fused.k;
+    if (how.pairs != 0) return;  // nothing follows a rotation
+    if (const auto* norm = std::get_if<RmsNorm>(&body)) {
+      const Handle other = out == attention->q ? attention->k : attention->q;
+      if (how.norm_x != kNone || norm->group != dim || norm->x == other || norm->x == attention->v) return;
+      how.norm_x = norm->x;
+      how.norm_weight = norm->weight;
+      how.epsilon = norm->epsilon;
+    } else {
+      const Rope& rope = std::get<Rope>(body);
+      if (rope.head_dim != dim) return;
+      how.pairs = rope.pairs;
+      how.rope_table = rope.table;
+      how.halves = rope.halves;
+    }
+  }
+  fused_[static_cast<size_t>(index)] = {make_attention_step(*this, fused), last + 1};
+}
+
 // Makes a fused step that starts at operation `index`, if one can:
 //   [rms_norm] linear [glu | add]
-void Program::fuse_at(int index) {
+void Program::fuse_linear_at(int index) {
   const auto count = static_cast<int>(operations_.size());
   const auto body = [&](int i) -> const OperationBody* {
     return i < count ? &operations_[static_cast<size_t>(i)].body : nullptr;
@@ -124,7 +159,8 @@ void Program::finish(bool fuse) {
   fused_.resize(operations_.size());
   if (fuse)
     for (int i = 0; i < static_cast<int>(operations_.size()); ++i) {
-      fuse_at(i);
+      fuse_linear_at(i);
+      if (fused_[static_cast<size_t>(i)].step == nullptr) fuse_attention_at(i);
       if (fused_[static_cast<size_t>(i)].step != nullptr) i = fused_[static_cast<size_t>(i)].end - 1;
     }
   finished_ = true;

@@ -76,7 +76,18 @@ using StepPointer = std::unique_ptr<Step>;
 StepPointer make_step(const Program& program, const Operation& operation);
 
 // --- by family; each in its own file ---
-StepPointer make_attention_step(const Program& program, const Attention& operation);
+// What happens to every head of q or k before attention: normalised (from another value, perhaps), then rotated.
+struct HeadPreparation {
+  Handle norm_x = kNone, norm_weight = kNone;
+  float epsilon = 0;
+  int pairs = 0, rope_table = 0;  // pairs 0: not rotated
+  bool halves = false;
+};
+struct FusedAttention {
+  Attention attention;
+  HeadPreparation q, k;
+};
+StepPointer make_attention_step(const Program& program, const FusedAttention& description);
 StepPointer make_experts_step(const Program& program, const Experts& operation, Domain domain);
 StepPointer make_router_step(const Router& operation, Domain domain);
 

@@ -1,4 +1,4 @@
-// Attention: the batch's keys and values go into the paged cache, then every (item, KV head) attends. Where an item's
+// Attention: heads are normalised and rotated where that is fused, keys and values go into the paged cache, then every (item, KV head) attends. Where an item's
 // keys are split into parts, whoever finishes a group's last part combines them, always in the same order.
 #include <cmath>
 #include <cstring>
@@ -30,12 +30,14 @@ struct Partial {
 
 class AttentionStep final : public Step {
  public:
-  AttentionStep(const Program& program, const Attention& o)
-      : o_(o),
-        kv_heads_(program.kv_at(o.kv).heads),
-        heads_per_kv_(o.heads / kv_heads_),
-        key_dim_(program.kv_at(o.kv).key_dim),
-        value_dim_(program.kv_at(o.kv).value_dim) {}
+  AttentionStep(const Program& program, const FusedAttention& d)
+      : o_(d.attention),
+        q_(d.q),
+        k_(d.k),
+        kv_heads_(program.kv_at(o_.kv).heads),
+        heads_per_kv_(o_.heads / kv_heads_),
+        key_dim_(program.kv_at(o_.kv).key_dim),
+        value_dim_(program.kv_at(o_.kv).value_dim) {}
 
   Needs needs(const Program& program, const RunShape& shape) const override {
     const AttentionSchedule& schedule = shape.schedules[o_.schedule];
@@ -48,10 +50,9 @@ class AttentionStep final : public Step {
   }
 
   void run(const Run& run, Worker& worker) const noexcept override {
-    const int tokens = run.shape.tokens;
-    const int size = std::max(1, tokens / (run.shape.threads * 4));
-    worker.share((tokens + size - 1) / size, [&](int i) {
-      for (int t = i * size; t < std::min(tokens, (i + 1) * size); ++t) store(run, t);
+    const int units = run.shape.tokens * kv_heads_, size = std::max(1, units / (run.shape.threads * 4));
+    worker.share((units + size - 1) / size, [&](int i) {
+      for (int u = i * size; u < std::min(units, (i + 1) * size); ++u) prepare(run, u / kv_heads_, u % kv_heads_);
     });
     worker.barrier();
     const AttentionSchedule& schedule = run.shape.schedules[o_.schedule];
@@ -61,21 +62,35 @@ class AttentionStep final : public Step {
   }
 
  private:
-  void store(const Run& run, int token) const {
+  // One KV head of one token, and the query heads that share it.
+  void prepare(const Run& run, int token, int kv_head) const {
+    for (int h = 0; h < heads_per_kv_; ++h) prepare_head(run, q_, o_.q, token, kv_head * heads_per_kv_ + h);
+    prepare_head(run, k_, o_.k, token, kv_head);
+
     const KvLayer& kv = run.program.kv_at(o_.kv);
     const auto t = static_cast<size_t>(token);
     const int position = run.batch.positions()[t];
     const auto block = static_cast<size_t>(run.batch.block_table(run.batch.sequences()[t])[position / kv.block_tokens]);
-    const auto slot = static_cast<size_t>(position % kv.block_tokens);
+    const size_t row = (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(kv_head)) *
+                           static_cast<size_t>(kv.block_tokens) +
+                       static_cast<size_t>(position % kv.block_tokens);
     const auto store = run.program.kernels().attention.store[static_cast<int>(kv.type)];
-    for (int h = 0; h < kv_heads_; ++h) {
-      const size_t row =
-          (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(h)) * static_cast<size_t>(kv.block_tokens) +
-          slot;
-      store(run.row(o_.k, token) + static_cast<ptrdiff_t>(h) * key_dim_, kv.keys + row * kv.key_row_bytes, key_dim_);
-      store(run.row(o_.v, token) + static_cast<ptrdiff_t>(h) * value_dim_, kv.values + row * kv.value_row_bytes,
-            value_dim_);
+    store(run.row(o_.k, token) + static_cast<ptrdiff_t>(kv_head) * key_dim_, kv.keys + row * kv.key_row_bytes, key_dim_);
+    store(run.row(o_.v, token) + static_cast<ptrdiff_t>(kv_head) * value_dim_, kv.values + row * kv.value_row_bytes,
+          value_dim_);
+  }
+
+  void prepare_head(const Run& run, const HeadPreparation& how, Handle value, int token, int head) const {
+    const VectorKernels& vector = run.program.kernels().vector;
+    const ptrdiff_t at = static_cast<ptrdiff_t>(head) * key_dim_;
+    float* const x = run.row(value, token) + at;
+    if (how.norm_x != kNone) {
+      const auto* weight = reinterpret_cast<const float*>(run.program.weight_at(how.norm_weight).data);
+      vector.rms_norm(run.row(how.norm_x, token) + at, weight, x, key_dim_, how.epsilon);
     }
+    if (how.pairs == 0) return;
+    const float* const cosines = run.rope_rows[how.rope_table] + static_cast<ptrdiff_t>(token) * 2 * how.pairs;
+    vector.rope(x, cosines, cosines + how.pairs, how.pairs, how.halves);
   }
 
   void attend(const Run& run, Worker& worker, const AttentionSchedule& schedule, int index, int kv_head) const {
@@ -174,13 +189,14 @@ class AttentionStep final : public Step {
   }
 
   Attention o_;
+  HeadPreparation q_, k_;
   int kv_heads_, heads_per_kv_, key_dim_, value_dim_;
 };
 
 }  // namespace
 
-StepPointer make_attention_step(const Program& program, const Attention& operation) {
-  return std::make_unique<AttentionStep>(program, operation);
+StepPointer make_attention_step(const Program& program, const FusedAttention& description) {
+  return std::make_unique<AttentionStep>(program, description);
 }
 
 }  // namespace tessera

@@ -134,7 +134,7 @@ StepPointer make_step(const Program& program, const Operation& operation) {
     description.domain = domain;
     return make_linear_step(program, std::move(description));
   }
-  if (const auto* o = std::get_if<Attention>(&operation.body)) return make_attention_step(program, *o);
+  if (const auto* o = std::get_if<Attention>(&operation.body)) return make_attention_step(program, {*o, {}, {}});
   if (const auto* o = std::get_if<Router>(&operation.body)) return make_router_step(*o, domain);
   return make_experts_step(program, std::get<Experts>(operation.body), domain);
 }
