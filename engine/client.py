@@ -76,6 +76,7 @@ class EngineClient:
         raise AssertionError("unreachable")
 
     def unload(self) -> None:
+        """Unloads the model that `load` loaded, and waits for it."""
         self.send(UnloadModel())
         for _ in self._until(ModelUnloaded):
             pass

@@ -87,11 +87,8 @@ class Engine:
     def _take_commands(self, *, wait: bool) -> None:
         if wait and not self._commands:
             self._commands.append(self._inbox.get())
-        while True:
-            try:
-                self._commands.append(self._inbox.get_nowait())
-            except queue.Empty:
-                return
+        while not self._inbox.empty():  # only this thread takes from it
+            self._commands.append(self._inbox.get())
 
     def _is_interrupted(self) -> bool:
         """Asked by a long step between its parts: whether a command came that should not wait for its end."""

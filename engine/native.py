@@ -83,6 +83,7 @@ class NativeBackend:
                 reused_tokens=sequence.reused_tokens,
                 trimmed_messages=prompt.trimmed_messages,
                 warnings=prompt.warnings,
+                opens_reasoning=prompt.opens_reasoning,
             )
         )
         self.session.add(sequence)
@@ -143,7 +144,7 @@ def load_native(
             trained_context_length=spec.context_length,
             isa_tier=model.tier,
             threads=threads,
-            warnings=(*spec.warnings, *tokenizer.warnings, *context_warnings),
+            warnings=(*spec.warnings, *tokenizer.warnings, *context_warnings, *_size_warnings(gguf.file_bytes)),
         )
         cache = PrefixCache(model.pool)
         session = Session(model.executor, cache, context, tokenizer.stop_ids, emit)
@@ -152,6 +153,17 @@ def load_native(
     except BaseException:
         gguf.close()
         raise
+
+
+def _size_warnings(file_bytes: int) -> tuple[str, ...]:
+    """Mapped weights count as free memory, so a model that fits is compared with what is free beside it."""
+    available = available_memory()
+    if file_bytes <= available:
+        return ()
+    return (
+        f"The model is {format_bytes(file_bytes)}, and {format_bytes(available)} of memory are free: "
+        "parts of it will be read from disk again and again, and answers will be slow.",
+    )
 
 
 def _matching_tokenizer(spec: ModelSpec) -> Tokenizer:

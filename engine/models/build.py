@@ -144,6 +144,16 @@ class _Builder:
             )
         return name
 
+    def _vector(self, name: str, size: int) -> str:
+        """A norm's factors or a bias: always F32."""
+        self.weight(name, 1, size)
+        if self._weights[name].type_id != QuantType.F32:
+            raise UnsupportedError(
+                f"{self.spec.path}: “{name}” is of type {self._weights[name].type_name}, where F32 is needed.",
+                remedy="Choose another conversion of this model.",
+            )
+        return name
+
     def embed(self, table: str, rows: int) -> str:
         out = self.value("embedding", self.spec.width)
         self.add_op(Embed(self.item, self.weight(table, rows, self.spec.width), out))

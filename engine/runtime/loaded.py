@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.errors import UnsupportedError
+from engine.errors import EngineError, UnsupportedError
 from engine.gguf import GGUFFile, QuantType
 from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
 from engine.memory.weight_store import WeightStore
@@ -48,13 +48,22 @@ def assemble(
     tier: TierChoice = "auto",
     kv_type: QuantType = QuantType.F16,
 ) -> LoadedModel:
-    """Maps, captures and binds; reads no weight. UnsupportedError for a tensor type that has no kernel."""
+    """Maps, captures and binds; reads no weight.
+
+    UnsupportedError for a tensor type or an operation that has no kernel.
+    """
     for tensor in graph.weights.values():
         if tensor.type_id not in _cpu.QUANT_TYPES:
             raise UnsupportedError(
                 f"The tensor “{tensor.name}” is of type {tensor.type_name}, which our own engine cannot compute with.",
                 remedy="It may run on the compatibility engine; files in Q4_K_M or Q8_0 run natively.",
             )
+    if tier != "auto" and tier not in _cpu.tiers():
+        raise EngineError(
+            f"This processor cannot run the instruction set “{tier}”.",
+            done="The model was not loaded.",
+            remedy=f"Choose “auto”, or one of {', '.join(_cpu.tiers())}.",
+        )
     pool = KVPool(graph.kv_layers, -(-context_length // BLOCK_TOKENS) + _SPARE_BLOCKS, kv_type)
     program = capture(graph, kv_type=kv_type, block_tokens=BLOCK_TOKENS, tier=tier)
     weights = WeightStore(gguf)

@@ -13,6 +13,7 @@ from kernels._cpu import Program
 if TYPE_CHECKING:
     from kernels._cpu import TierChoice
 
+from engine.errors import UnsupportedError
 from engine.models.graph import (
     GLU,
     Add,
@@ -63,8 +64,16 @@ class CpuProgram:
 
 
 def capture(graph: Graph, *, kv_type: int, block_tokens: int, tier: TierChoice = "auto") -> CpuProgram:
-    """`graph` as one native program, its weights and caches yet unbound."""
-    return _Capture(graph, Program(tier), kv_type, block_tokens).finish()
+    """`graph` as one native program, its weights and caches yet unbound.
+
+    UnsupportedError where the kernels refuse an operation: a norm that is not F32, a head too large.
+    """
+    try:
+        return _Capture(graph, Program(tier), kv_type, block_tokens).finish()
+    except ValueError as refusal:
+        raise UnsupportedError(
+            f"Our own engine cannot compute this model: {refusal}.", remedy="It may run on the compatibility engine."
+        ) from refusal
 
 
 @dataclass

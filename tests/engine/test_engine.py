@@ -32,6 +32,7 @@ from engine.messages import (
     Shutdown,
     TokenEvent,
 )
+from kernels import _cpu
 from tests.support.tiny_models import TinyModel
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -214,6 +215,14 @@ def test_context_that_does_not_fit_memory_is_refused_with_a_number(client: Engin
     with pytest.raises(ReportedError, match="at most") as caught:
         client.load(str(tiny_models(TinyModel())), LoadOptions(context_length=1 << 40))
     assert caught.value.kind == "OutOfMemoryError"
+
+
+def test_tier_of_another_processor_is_refused_with_a_remedy(client: EngineClient, tiny_models: Write) -> None:
+    foreign = [tier for tier in ("avx2", "avx512", "avx512_vnni") if tier not in _cpu.tiers()]
+    for tier in foreign:
+        with pytest.raises(ReportedError, match=tier) as caught:
+            client.load(str(tiny_models(TinyModel())), LoadOptions(isa_tier=tier))  # type: ignore[arg-type]
+        assert "auto" in caught.value.remedy
 
 
 def test_more_answers_than_memory_all_end(client: EngineClient, tiny_models: Write) -> None:

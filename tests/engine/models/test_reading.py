@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import EngineError, FormatError, UnsupportedError
-from engine.gguf import GGUFFile
+from engine.gguf import GGUFFile, QuantType
 from engine.models import ModelSpec, build_graph, load_spec, native_architectures
 from engine.models.spec import DenseSpec, ExpertsSpec
 from tests.support.gguf_writer import GGUFBuilder
@@ -161,3 +161,11 @@ def test_old_rope_tensors_are_ignored(tiny_models: Write, tmp_path: Path, starte
 
     builder = tiny_model_builder(TinyModel(), starter_model).tensor("blk.0.attn_rot_embd.weight", (32,))
     build_graph(read(builder.write(tmp_path / "old.gguf")))
+
+
+def test_norm_that_is_not_f32_is_refused(tiny_models: Write, tmp_path: Path, starter_model: Path) -> None:
+    from tests.support.tiny_models import tiny_model_builder
+
+    builder = tiny_model_builder(TinyModel(without=("output_norm.weight",)), starter_model)
+    error = refusal(builder.tensor("output_norm.weight", (256,), QuantType.F16).write(tmp_path / "half.gguf"))
+    assert isinstance(error, UnsupportedError) and "output_norm.weight" in error.cause and "F16" in error.cause
