@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.background import Background, MainThread
 from app.chat.conversations import Conversations
+from app.chat.parameters.presets import Presets
 from app.chat.search import ConversationSearch
 from app.chat.session import ChatSession
 from app.chat.titles import Titles
@@ -56,6 +57,7 @@ class AppContext(QObject):
         self.library = LibraryController(
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
+        self.presets = Presets(folder.presets)
         self.titles = Titles(self.client, self.session, self.conversations, self.models, self.settings)
         self.window = MainWindow(
             self.theme,
@@ -67,6 +69,7 @@ class AppContext(QObject):
             self.problems,
             ConversationSearch(self.store, self.conversations, self),
             self.background,
+            self.presets,
         )
         self.garbage = GarbageCollection(self)
         self.client.drained.connect(self._drained)
@@ -85,7 +88,7 @@ class AppContext(QObject):
         self.client.start()
         self.models.start()
         self.background.run_in_background(_warm_up)
-        for problem in self.settings.problems:
+        for problem in (*self.settings.problems, *filter(None, [self.presets.problem])):
             self.problems.show(Problem("settings", problem, serious=False))
         if self.crash_handler.crashed_before:
             self._tell_crash()

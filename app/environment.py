@@ -37,6 +37,10 @@ class DataFolder:
         return self.root / "settings.json"
 
     @property
+    def presets(self) -> Path:
+        return self.root / "presets.json"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -13,6 +13,7 @@ from app.chat.chat_page import ChatPage
 from app.chat.conversation_actions import ConversationActions
 from app.chat.conversation_list_model import ConversationListModel
 from app.chat.conversations import Conversations
+from app.chat.parameters.presets import Presets
 from app.chat.search import ConversationSearch, Hit
 from app.chat.session import ChatSession
 from app.library.library_controller import LibraryController
@@ -45,6 +46,7 @@ class MainWindow(QMainWindow):
         problems: Problems,
         search: ConversationSearch,
         background: Background,
+        presets: Presets,
     ) -> None:
         super().__init__()
         self.setWindowTitle("Tessera")
@@ -65,7 +67,7 @@ class MainWindow(QMainWindow):
         self._pages: dict[str, QWidget] = {}
         self._list_model = ConversationListModel()
         self.sidebar = Sidebar(theme, self._list_model, self)
-        self.chat_page = ChatPage(theme, session, models, problems, self)
+        self.chat_page = ChatPage(theme, session, models, problems, presets, self)
         self.stack = QStackedWidget(self)
         self.splitter = QSplitter(self)
         self.splitter.setObjectName("splitter")

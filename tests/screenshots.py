@@ -135,6 +135,12 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     stage.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, stats(40), error))
     stage.settle(0.2)
     yield "chat-error", window
+    window.chat_page.parameters_button.setChecked(True)
+    session.set_parameters({"temperature": 0.2, "system_prompt": "You are a mason. Answer in one paragraph."})
+    window.chat_page.parameters.show_values(session.parameters)
+    stage.settle(0.1)
+    yield "chat-parameters", window
+    window.chat_page.parameters_button.setChecked(False)
     window.show_page("preferences")
     stage.settle(0.1)
     yield "preferences", window

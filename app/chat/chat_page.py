@@ -8,8 +8,11 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMessageBox, QProgressBar, QT
 
 from app.chat.answer_details import AnswerDetails
 from app.chat.composer import Composer
+from app.chat.context_meter import ContextMeter
 from app.chat.empty_page import EmptyPage
 from app.chat.model_picker import ModelPicker
+from app.chat.parameters.parameters_panel import ParametersPanel
+from app.chat.parameters.presets import Presets
 from app.chat.readable import readable_text
 from app.chat.session import ChatSession
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN
@@ -20,6 +23,7 @@ from app.problems import Action, Problem, Problems
 from app.store.records import Message, Status
 from app.theme.theme import Theme
 from app.translation import tr
+from engine.errors import EngineError
 from engine.messages import Overflow
 from engine.text.reasoning import split_reasoning
 
@@ -37,6 +41,7 @@ class ChatPage(QWidget):
         session: ChatSession,
         models: ModelController,
         problems: Problems,
+        presets: Presets,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -53,6 +58,10 @@ class ChatPage(QWidget):
         self.empty = EmptyPage(theme, models, self)
         self.problem_stack = ProblemStack(problems, theme, self)
         self.composer = Composer(theme, self)
+        self._presets = presets
+        self._parameters: ParametersPanel | None = None
+        self.parameters_button = QToolButton(self)
+        self.meter = ContextMeter(theme, self)
         self.to_bottom = QToolButton(self.transcript)
         self._assemble()
         self._connect()
@@ -71,6 +80,13 @@ class ChatPage(QWidget):
         self.top_bar.addWidget(self.sidebar_button)
         self.top_bar.addWidget(self.picker)
         self.top_bar.addStretch(1)
+        self.top_bar.addWidget(self.meter)
+        self.parameters_button.setObjectName("quiet")
+        self.parameters_button.setCheckable(True)
+        self.parameters_button.setIconSize(QSize(20, 20))
+        self.parameters_button.setToolTip(tr("Parameters"))
+        self.parameters_button.setAccessibleName(tr("Parameters"))
+        self.top_bar.addWidget(self.parameters_button)
         self.loading = QProgressBar(self)
         self.loading.setObjectName("loading")
         self.loading.setTextVisible(False)
@@ -94,7 +110,8 @@ class ChatPage(QWidget):
         self.to_bottom.setToolTip(tr("To the latest message"))
         self.to_bottom.setAccessibleName(tr("To the latest message"))
         self.to_bottom.hide()
-        layout = QVBoxLayout(self)
+        self.main = QWidget(self)
+        layout = QVBoxLayout(self.main)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(bar)
@@ -102,6 +119,11 @@ class ChatPage(QWidget):
         layout.addWidget(self.empty, 1)
         layout.addWidget(self.transcript, 1)
         layout.addWidget(self.bottom)
+        columns = self._columns = QHBoxLayout(self)
+        columns.setContentsMargins(0, 0, 0, 0)
+        columns.setSpacing(0)
+        columns.addWidget(self.main, 1)
+        self.main.installEventFilter(self)
         self._apply_theme()
 
     def _connect(self) -> None:
@@ -124,16 +146,31 @@ class ChatPage(QWidget):
         self.composer.send_requested.connect(self._send)
         self.composer.stop_requested.connect(session.stop)
         self.composer.edit_cancelled.connect(self._cancel_edit)
+        self.parameters_button.toggled.connect(lambda shown: self.parameters.setVisible(shown))
         self._models.changed.connect(self._model_changed)
         self._theme.changed.connect(self._apply_theme)
         transcript.installEventFilter(self)
         self._model_changed()
+
+    @property
+    def parameters(self) -> ParametersPanel:
+        """The panel at the right, made when it is first wanted."""
+        if self._parameters is None:
+            panel = ParametersPanel(self._theme, self._presets, self)
+            panel.close_requested.connect(lambda: self.parameters_button.setChecked(False))
+            panel.changed.connect(self._session.set_parameters)
+            panel.show_values(self._session.parameters)
+            self._columns.addWidget(panel)
+            self._parameters = panel
+        return self._parameters
 
     # --- what the session says ---
 
     def _opened(self) -> None:
         self._problems.clear(ANSWER_PROBLEM)
         self._cancel_edit()
+        if self._parameters is not None:
+            self._parameters.show_values(self._session.parameters)
         self._show_path()
         self.composer.setFocus()
 
@@ -146,6 +183,7 @@ class ChatPage(QWidget):
         path = self._session.path()
         self.transcript.set_messages(path, keep_place=keep_place)
         self._show_transcript(bool(path))
+        self._show_context()
         generation = self._session.generation
         if generation is not None:
             self.transcript.show_progress(generation)
@@ -160,6 +198,7 @@ class ChatPage(QWidget):
 
     def _changed(self, message: Message) -> None:
         self.transcript.refresh(message)
+        self._show_context()
         error = message.details.get("error")
         if message.status is Status.FAILED and error is not None:
             self._offer_remedy(message, error)
@@ -180,6 +219,12 @@ class ChatPage(QWidget):
             Problem(ANSWER_PROBLEM, error["cause"], error.get("done", ""), error.get("remedy", ""), actions)
         )
 
+    def _show_context(self) -> None:
+        """The ring: what the last measured answer on screen used."""
+        info = self._models.info
+        depths = [depth for message in self._session.path() if (depth := message.details.get("depth"))]
+        self.meter.show_use(depths[-1] if depths else 0, info.context_length if info is not None else 0)
+
     def _busy(self, busy: bool) -> None:
         self.composer.set_busy(busy)
         self.transcript.set_read_only(busy)
@@ -190,6 +235,7 @@ class ChatPage(QWidget):
         self.loading.setProperty("idle", not loading)
         self.loading.setValue(round(models.loading_fraction * 1000) if loading else 0)
         self.hint.setText(_hint(models))
+        self._show_context()
 
     # --- what the owner does ---
 
@@ -210,6 +256,12 @@ class ChatPage(QWidget):
             return False
         self._problems.clear("no-model")
         self._problems.clear(ANSWER_PROBLEM)
+        try:
+            self._session.check_parameters()
+        except EngineError as error:
+            show = Action(tr("Show the parameters"), lambda: self.parameters_button.setChecked(True), primary=True)
+            self._problems.show(Problem.from_exception(ANSWER_PROBLEM, error, (show,)))
+            return False
         return True
 
     def _send(self, text: str) -> None:
@@ -267,17 +319,16 @@ class ChatPage(QWidget):
     def _apply_theme(self) -> None:
         self.to_bottom.setIcon(self._theme.icon("arrow-down", "text"))
         self.sidebar_button.setIcon(self._theme.icon("sidebar"))
+        self.parameters_button.setIcon(self._theme.icon("sliders"))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.transcript and event.type() == QEvent.Type.Resize:
             button, area = self.to_bottom, self.transcript
             button.move((area.width() - button.width()) // 2, area.height() - button.height() - 10)
+        elif watched is self.main and event.type() == QEvent.Type.Resize:
+            margin = max(SIDE_MARGIN, (self.main.width() - COLUMN_WIDTH) // 2 - 12)
+            self.bottom.layout().setContentsMargins(margin, 4, margin, 10)
         return False
-
-    def resizeEvent(self, event: QEvent) -> None:
-        super().resizeEvent(event)
-        margin = max(SIDE_MARGIN, (self.width() - COLUMN_WIDTH) // 2 - 12)
-        self.bottom.layout().setContentsMargins(margin, 4, margin, 10)
 
 
 def _hint(models: ModelController) -> str:

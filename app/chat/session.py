@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import fields
+from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.conversations import Conversations
 from app.chat.generation import Generation
+from app.chat.parameters.table import answering
 from app.engine_client import Arrival, EngineClient
 from app.model_controller import ModelController
 from app.store.records import Message, Status, new_id
@@ -28,7 +30,6 @@ from engine.messages import (
     GenerationStarted,
     Overflow,
     PrefillProgress,
-    SamplingParams,
     TokenEvent,
 )
 from engine.text.reasoning import split_reasoning
@@ -65,7 +66,7 @@ class ChatSession(QObject):
         self._generations: dict[str, Generation] = {}
         self._trees: dict[str, ConversationTree] = {}  # of conversations that are being answered
         self._opening: str | None = None
-        self.sampling = SamplingParams()
+        self._draft_parameters: dict[str, Any] = {}  # of a conversation that has no message yet
 
     # --- what is on screen ---
 
@@ -139,6 +140,24 @@ class ChatSession(QObject):
         self.opened.emit()
         self.busy_changed.emit(self.is_busy)
 
+    # --- parameters ---
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of the conversation on screen that differ from the defaults."""
+        row = self._conversations.get(self.conversation_id or "")
+        return dict(row.parameters) if row is not None else dict(self._draft_parameters)
+
+    def set_parameters(self, values: dict[str, Any]) -> None:
+        if self.conversation_id is not None:
+            self._conversations.set_parameters(self.conversation_id, values)
+        else:
+            self._draft_parameters = dict(values)
+
+    def check_parameters(self) -> None:
+        """Raises SchemaError where an answer could not be asked for."""
+        answering(self.parameters)
+
     # --- turns ---
 
     def send(self, text: str) -> None:
@@ -146,7 +165,10 @@ class ChatSession(QObject):
         if self.is_busy or not text.strip():
             return
         if self._tree is None:
-            self._show(ConversationTree(self._conversations.create(text).id))
+            conversation = self._conversations.create(text)
+            if self._draft_parameters:
+                self._conversations.set_parameters(conversation.id, self._draft_parameters)
+            self._show(ConversationTree(conversation.id))
         assert self._tree is not None
         last = self._tree.last()
         message = Message(new_id(), self._tree.conversation_id, last.id if last else None, "user", text)
@@ -224,10 +246,20 @@ class ChatSession(QObject):
         tree = self._tree
         assert tree is not None
         answer = Message(new_id(), tree.conversation_id, parent_id, "assistant", "", status=Status.STREAMING)
+        parameters = answering(self.parameters)
         history = tuple(prompt_messages(tree.path_to(parent_id)))
+        if parameters.system_prompt:
+            history = (ChatMessage("system", parameters.system_prompt), *history)
         branches = len(tree.children(parent_id)) > 0
         self._add(answer)
-        request = GenerationRequest(answer.id, history, self.sampling, overflow=overflow)
+        request = GenerationRequest(
+            answer.id,
+            history,
+            parameters.sampling,
+            max_tokens=parameters.max_tokens,
+            stop=parameters.stop,
+            overflow=overflow,
+        )
         self._generations[answer.id] = Generation(answer.id, answer)
         self._trees[tree.conversation_id] = tree
         if branches:

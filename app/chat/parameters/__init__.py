@@ -1,0 +1,1 @@
+"""How a conversation is answered: system prompt, sampling, limits, and presets of them."""

@@ -1,0 +1,92 @@
+"""Parameters reach the engine, are kept per conversation, and can be saved as presets."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from app.chat.parameters.presets import BUILT_IN, Presets
+from app.chat.parameters.table import BY_NAME, PARAMETERS, answering, changed_only
+from app.store.records import Status
+from engine.messages import SamplingParams
+
+
+def test_every_sampler_option_has_a_parameter_with_its_default():
+    assert {field.name for field in fields(SamplingParams)} <= set(BY_NAME)
+    assert answering({}).sampling == SamplingParams()
+    assert all(parameter.help.endswith(".") for parameter in PARAMETERS)
+
+
+def test_values_in_the_engines_terms():
+    asked = answering(
+        {"temperature": 0, "seed": 7, "max_tokens": 20, "stop": "a\n\nb ", "system_prompt": " Be brief. "}
+    )
+    assert asked.sampling.temperature == 0.0
+    assert asked.sampling.seed == 7
+    assert (asked.max_tokens, asked.stop, asked.system_prompt) == (20, ("a", "b "), "Be brief.")
+    assert answering({"json_schema": '{"type": "integer"}'}).sampling.grammar.startswith("root ::= ws integer ws")
+
+
+def test_only_changes_are_kept():
+    assert changed_only({"temperature": 0.8, "top_k": 7, "unknown": 1}) == {"top_k": 7}
+
+
+def test_presets_are_kept_and_recognised(tmp_path):
+    presets = Presets(tmp_path / "presets.json")
+    assert presets.names() == list(BUILT_IN)
+    presets.save("Mine", {"temperature": 0.3, "top_k": 40})
+    again = Presets(tmp_path / "presets.json")
+    assert again["Mine"] == {"temperature": 0.3}
+    assert again.name_of({"temperature": 0.3}) == "Mine"
+    assert again.name_of({}) == "Balanced"
+    assert again.name_of({"temperature": 0.31}) == ""
+    again.delete("Mine")
+    assert Presets(tmp_path / "presets.json").names() == list(BUILT_IN)
+
+
+def test_a_damaged_presets_file_is_told(tmp_path):
+    (tmp_path / "presets.json").write_text("[1")
+    assert "could not be read" in Presets(tmp_path / "presets.json").problem
+
+
+def test_the_panel_changes_what_is_asked_and_each_conversation_has_its_own(app, qtbot):
+    app.page.parameters_button.setChecked(True)
+    rows = app.page.parameters.rows
+    rows["temperature"].control.setValue(0.2)
+    rows["system_prompt"].control.setPlainText("You are a mason.")
+    qtbot.waitUntil(lambda: "system_prompt" in app.session.parameters)
+    app.session.send("Hello")
+    qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
+    request = app.engine.requests()[-1]
+    assert request.sampling.temperature == 0.2
+    assert (request.messages[0].role, request.messages[0].content) == ("system", "You are a mason.")
+    first = app.session.conversation_id
+    app.session.new()
+    app.session.set_parameters({})
+    app.session.send("Other")
+    qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
+    assert app.engine.requests()[-1].sampling == SamplingParams()
+    app.session.open(first)
+    qtbot.waitUntil(lambda: app.session.conversation_id == first and bool(app.session.path()))
+    assert rows["temperature"].value == pytest.approx(0.2)
+    rows["temperature"].reset.click()
+    assert app.session.parameters == {"system_prompt": "You are a mason."}
+
+
+def test_a_schema_that_cannot_be_kept_to_is_said_before_sending(app, qtbot):
+    app.session.set_parameters({"json_schema": '{"pattern": "x"}'})
+    app.page.composer.set_text("Hello")
+    app.page._send("Hello")
+    (card,) = app.page.problem_stack.cards
+    assert "pattern" in card.problem.cause
+    assert app.page.composer.text == "Hello"
+    assert app.engine.requests() == []
+
+
+def test_the_context_ring_shows_what_was_used(app, qtbot):
+    assert app.page.meter.isHidden()
+    app.session.send("Hello")
+    qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
+    assert not app.page.meter.isHidden()
+    assert "22 of 4,096" in app.page.meter.toolTip()
