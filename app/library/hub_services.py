@@ -64,8 +64,8 @@ class HubServices:
         self.store = LibraryStore(data / "library.json")
         self.library = Library(models, self.store, places)
         self.catalogue: tuple[CatalogueModel, ...] = read_catalogue(FOLDER / "catalogue.json")
-        self._hardware = data / "hardware"
-        self.profile: HardwareProfile | None = store.kept_profile(self._hardware, default_threads())
+        self._hardware = store.hardware_folder(data)
+        self.profile: HardwareProfile | None = store.known_machine(self._hardware, default_threads())
         self._cache = (cache or cache_folder()) / "headers"
         self._connection: Connection | None = None
         self._lock = threading.Lock()

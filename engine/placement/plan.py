@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.errors import OutOfMemoryError
-from engine.placement.items import Device, ExpertBank, ModelItems, PlacementItem
+from engine.placement.items import Device, ExpertBank, PlacementItem
 
 
 class Mode(enum.Enum):
@@ -98,15 +98,3 @@ class ModelDoesNotFitError(OutOfMemoryError):
     def __init__(self, cause: str, *, shortfall: int, remedy: str) -> None:
         self.shortfall = shortfall
         super().__init__(cause, done="Nothing was loaded.", remedy=remedy)
-
-
-__all__ = [
-    "MemoryUse",
-    "Mode",
-    "ModelDoesNotFitError",
-    "ModelItems",
-    "Placed",
-    "PlacedExperts",
-    "PlacementPlan",
-    "Speeds",
-]

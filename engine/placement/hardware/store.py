@@ -28,13 +28,6 @@ def fingerprint(cpu: str, threads: int, tier: str, gpus: GPUReport) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 
-def kept_profile(folder: Path, threads: int) -> HardwareProfile | None:
-    """What was measured here before with as many threads, or None; nothing is measured."""
-    name = fingerprint(cpu_name(), threads, _cpu.best_tier(), read_gpus())
-    kept = load(folder / f"{name}.json")
-    return with_memory_of_now(kept) if kept is not None else None
-
-
 def this_machine(
     folder: Path,
     threads: int,
