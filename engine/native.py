@@ -111,6 +111,7 @@ def load_native(
     `freed` bytes will be given back by the model that runs now. Errors: FileError, FormatError, UnsupportedError,
     OutOfMemoryError; nothing is left behind by a failed load.
     """
+    _check_options(options)
     progress(0.0, "Reading the header")
     gguf = GGUFFile.open(path)
     try:
@@ -153,6 +154,12 @@ def load_native(
     except BaseException:
         gguf.close()
         raise
+
+
+def _check_options(options: LoadOptions) -> None:
+    for name, value in (("threads", options.threads), ("context length", options.context_length)):
+        if value is not None and value < 1:
+            raise EngineError(f"The {name} is {value}; at least 1 is needed.", done="The model was not loaded.")
 
 
 def _size_warnings(file_bytes: int) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class Session:
     def finish(self, sequence: Sequence, reason: FinishReason, error: ErrorInfo | None = None) -> None:
         """Ends an answer; what was said stays said, and what was read stays in the cache."""
         self._scheduler.remove(sequence)
-        rest = "" if reason is FinishReason.ERROR else sequence.flush_text()
+        rest = sequence.flush_text()
         if rest:
             self._emit(TokenEvent(sequence.request_id, rest, 0))
         self._emit(GenerationFinished(sequence.request_id, reason, sequence.stats(), error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,7 @@ from engine.messages import (
     Shutdown,
     TokenEvent,
 )
+from engine.runtime.executor import Executor
 from kernels import _cpu
 from tests.support.tiny_models import TinyModel
 
@@ -223,6 +225,29 @@ def test_tier_of_another_processor_is_refused_with_a_remedy(client: EngineClient
         with pytest.raises(ReportedError, match=tier) as caught:
             client.load(str(tiny_models(TinyModel())), LoadOptions(isa_tier=tier))  # type: ignore[arg-type]
         assert "auto" in caught.value.remedy
+
+
+@pytest.mark.parametrize("options", [LoadOptions(threads=0), LoadOptions(context_length=0)], ids=["threads", "context"])
+def test_senseless_options_are_refused(client: EngineClient, tiny_models: Write, options: LoadOptions) -> None:
+    with pytest.raises(ReportedError, match="at least 1"):
+        client.load(str(tiny_models(TinyModel())), options)
+
+
+def test_text_held_back_is_not_lost_when_a_step_fails(tiny: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop string that begins like the answer holds text back; the step after that fails."""
+    whole = text_of(list(tiny.stream(raw("a", "Tell me", max_tokens=6))))
+    run, steps = Executor.run, iter(range(100))
+
+    def fails_at_the_end(self: Executor, *arguments: Any) -> Any:
+        if next(steps) == 6:
+            raise MemoryError("for this test")
+        return run(self, *arguments)
+
+    monkeypatch.setattr(Executor, "run", fails_at_the_end)
+    events = list(tiny.stream(raw("b", "Tell me", max_tokens=20, stop=(whole + "never",))))
+    assert finish_of(events).reason is FinishReason.ERROR and text_of(events) == whole
+    monkeypatch.undo()
+    assert finish_of(list(tiny.stream(raw("c", "Tell me")))).error is None
 
 
 def test_more_answers_than_memory_all_end(client: EngineClient, tiny_models: Write) -> None:
