@@ -67,7 +67,7 @@ class MainWindow(QMainWindow):
         self._pages: dict[str, QWidget] = {}
         self._list_model = ConversationListModel()
         self.sidebar = Sidebar(theme, self._list_model, self)
-        self.chat_page = ChatPage(theme, session, models, problems, presets, self)
+        self.chat_page = ChatPage(theme, session, models, problems, presets, background, self)
         self.stack = QStackedWidget(self)
         self.splitter = QSplitter(self)
         self.splitter.setObjectName("splitter")

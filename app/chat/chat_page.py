@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QObject, QSize, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMessageBox, QProgressBar, QToolButton, QVBoxLayout, QWidget
 
+from app.background import Background
 from app.chat.answer_details import AnswerDetails
 from app.chat.composer import Composer
 from app.chat.context_meter import ContextMeter
@@ -42,6 +43,7 @@ class ChatPage(QWidget):
         models: ModelController,
         problems: Problems,
         presets: Presets,
+        background: Background,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -54,7 +56,7 @@ class ChatPage(QWidget):
         self.picker = ModelPicker(theme, models, self)
         self.sidebar_button = QToolButton(self)
         self.top_bar = QHBoxLayout()
-        self.transcript = Transcript(theme, self)
+        self.transcript = Transcript(theme, self, background.run_in_background)
         self.empty = EmptyPage(theme, models, self)
         self.problem_stack = ProblemStack(problems, theme, self)
         self.composer = Composer(theme, self)

@@ -47,6 +47,8 @@ class _Plain:
                     self._end_row()
                 case "table_close":
                     self._parts.append("\n")
+                case "math_block":
+                    self._parts.append(f"$${token.content}$$\n\n")
                 case "hr":
                     self._parts.append("———\n\n")
         return "".join(self._parts).strip("\n")
@@ -68,4 +70,4 @@ def _word(token: object) -> str:
     kind, content = token.type, token.content  # type: ignore[attr-defined]
     if kind in ("softbreak", "hardbreak"):
         return "\n"
-    return str(content)
+    return f"${content}$" if kind.startswith("math") else str(content)

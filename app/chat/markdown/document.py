@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import (
     QBrush,
     QColor,
     QFont,
+    QFontMetricsF,
     QTextBlockFormat,
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
     QTextFrameFormat,
+    QTextImageFormat,
     QTextLength,
     QTextListFormat,
     QTextTableCellFormat,
     QTextTableFormat,
 )
 
+from app.chat.markdown.formulas import Formula
 from app.chat.markdown.parser import parse
 from app.chat.transcript.style import TranscriptStyle
 
@@ -33,6 +37,7 @@ CODE = QTextBlockFormat.Property.UserProperty + 3  # the block is code inside a 
 
 LINE_HEIGHT = 135.0  # percent
 QUOTE_INDENT = 18
+INDENT = 26  # of each level of a list
 
 
 class ClosedDocument(QTextDocument):
@@ -68,11 +73,13 @@ class DocumentBuilder:
         self._cursor = QTextCursor(document)
         self._state = _State()
         self._empty = True
+        self.formulas: list[str] = []  # LaTeX of the pictures, in order
+        self.has_pending_formulas = False
 
     def build(self, source: str) -> None:
         self._document.setDefaultFont(self._style.body)
         self._document.setDocumentMargin(0)
-        self._document.setIndentWidth(24)
+        self._document.setIndentWidth(INDENT)
         tokens = parse(source)
         self._cursor.beginEditBlock()
         position = 0
@@ -113,6 +120,9 @@ class DocumentBuilder:
                 self._code(token.content)
             case "hr":
                 self._rule()
+            case "math_block":
+                self._paragraph(token)
+                self._display_formula(token.content)
             case "table_open":
                 return self._table(tokens, position)
         return position + 1
@@ -270,6 +280,10 @@ class DocumentBuilder:
                     self._cursor.insertText(child.content, form)
                 case "softbreak" | "hardbreak":
                     self._cursor.insertText("\u2028", form)
+                case "math_inline":
+                    self._formula(child.content, form, display=False)
+                case "math_display":
+                    self._formula(child.content, form, display=True)
                 case "code_inline":
                     self._cursor.insertText(child.content, self._inline_code(form))
                 case "strong_open":
@@ -288,6 +302,42 @@ class DocumentBuilder:
                         stack.pop()
                 case _:
                     self._cursor.insertText(child.content, form)
+
+    def _display_formula(self, latex: str) -> None:
+        """On a line of its own, in the middle."""
+        block = self._cursor.blockFormat()
+        block.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        block.setLineHeight(100.0, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
+        self._cursor.setBlockFormat(block)
+        self._formula(latex, self._body_format(), display=True)
+
+    def _formula(self, latex: str, base: QTextCharFormat, *, display: bool) -> None:
+        """A picture on the text's baseline; its LaTeX while it is not typeset, or where it cannot be."""
+        pixels = base.font().pixelSize()
+        formula = self._style.formulas.get(latex, display, pixels)
+        if not isinstance(formula, Formula):
+            self.has_pending_formulas = self.has_pending_formulas or formula is None
+            self._cursor.insertText(latex, self._code_format(background=True))
+            return
+        # Qt knows two ways to place a picture: on the font's descent, or with its middle on the baseline.
+        descent = QFontMetricsF(base.font()).descent()
+        image_format = QTextImageFormat()
+        if formula.descent <= descent + 1:
+            above, below = formula.ascent, descent
+            image_format.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignBaseline)
+        else:
+            above = below = max(formula.ascent, formula.descent)
+            image_format.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignMiddle)
+        image = formula.image(base.foreground().color().name(), above, below)
+        name = f"formula:{len(self.formulas)}"
+        self._document.addResource(QTextDocument.ResourceType.ImageResource, QUrl(name), image)
+        width = min(image.width() / image.devicePixelRatio(), max(60.0, self._document.textWidth()))
+        image_format.setName(name)
+        image_format.setWidth(width)
+        image_format.setHeight(image.height() / image.devicePixelRatio() * width / math.ceil(formula.width))
+        image_format.setProperty(QTextImageFormat.Property.ImageAltText, latex)
+        self.formulas.append(latex)
+        self._cursor.insertImage(image_format)
 
     def _body_format(self) -> QTextCharFormat:
         form = QTextCharFormat()

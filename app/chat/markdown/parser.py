@@ -1,9 +1,11 @@
-"""The Markdown dialect of answers: CommonMark, tables, strike-through. HTML is text; nothing is ever loaded."""
+"""The Markdown of answers: CommonMark, tables, strike-through, formulas. HTML is text; nothing is ever loaded."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from app.chat.markdown.math_rules import use_math
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -15,7 +17,9 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # 40 ms: not before the window is on screen
 
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": False})
-    return parser.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline"])
+    parser.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline"])
+    use_math(parser)
+    return parser
 
 
 def parse(source: str) -> list[Token]:

@@ -134,7 +134,7 @@ class BlockView(ABC):
             pieces.append(units[2 * start : 2 * end].decode("utf-16-le", "replace"))
             pieces.append(separator(block))
             block = block.next()
-        text = "".join(pieces[:-1]).replace("\u2028", "\n").replace("\ufffc", "")
+        text = "".join(pieces[:-1]).replace("\u2028", "\n")
         return text.replace("\u00a0", " ")
 
     def word_at(self, position: int) -> Span:

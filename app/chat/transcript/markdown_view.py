@@ -5,9 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter, QPen, QTextDocument
 
-from app.chat.markdown.document import CODE, QUOTE, QUOTE_INDENT, RULE, ClosedDocument, DocumentBuilder
+from app.chat.markdown.document import CODE, INDENT, QUOTE, QUOTE_INDENT, RULE, ClosedDocument, DocumentBuilder
 from app.chat.transcript.block_view import BlockView, Span
 from app.chat.transcript.style import TranscriptStyle
+
+OBJECT = "\ufffc"  # stands for a picture in a document's text
 
 
 class MarkdownView(BlockView):
@@ -16,6 +18,8 @@ class MarkdownView(BlockView):
     def __init__(self, style: TranscriptStyle, source: str) -> None:
         super().__init__(style, source)
         self.gap = style.paragraph_gap
+        self._formulas: list[str] = []
+        self.has_pending_formulas = False
         if source.startswith("#"):
             self.gap = style.paragraph_gap * 1.6
 
@@ -23,9 +27,23 @@ class MarkdownView(BlockView):
         document = ClosedDocument()
         document.setUndoRedoEnabled(False)
         document.setTextWidth(width)
-        DocumentBuilder(document, self.style).build(self.source)
+        builder = DocumentBuilder(document, self.style)
+        builder.build(self.source)
+        self._formulas = builder.formulas
+        self.has_pending_formulas = builder.has_pending_formulas
         self.height = document.size().height()
         return document
+
+    def text(self, span: Span) -> str:
+        """As it is read; a formula as its LaTeX."""
+        text = super().text(span)
+        if OBJECT not in text or self._document is None:
+            return text
+        before = self._document.toRawText().encode("utf-16-le", "surrogatepass")[: 2 * span.start]
+        number = before.decode("utf-16-le", "replace").count(OBJECT)
+        pieces = text.split(OBJECT)
+        formulas = [f"${latex}$" for latex in self._formulas[number : number + len(pieces) - 1]] + [""]
+        return "".join(piece + formula for piece, formula in zip(pieces, formulas, strict=True))
 
     def paint(self, painter: QPainter, at: QPointF, clip: QRectF, span: Span | None) -> None:
         self._paint_decorations(painter, at)
@@ -50,7 +68,8 @@ class MarkdownView(BlockView):
                 middle = rect.center().y()
                 painter.drawLine(QPointF(at.x(), middle), QPointF(at.x() + self.width, middle))
             if form.boolProperty(CODE):
-                ground = QRectF(rect.left() - 10, rect.top(), self.width - (rect.left() - at.x()) + 10, rect.height())
+                left = form.indent() * INDENT + form.leftMargin() - 10
+                ground = QRectF(at.x() + left, rect.top(), self.width - left, rect.height())
                 painter.fillRect(ground, QColor(self.style.code_background))
             block = block.next()
 

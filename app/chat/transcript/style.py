@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtGui import QFont
 
+from app.chat.markdown.formulas import Formulas
 from app.theme.theme import Theme
 
 COLUMN_WIDTH = 760  # of the conversation; longer lines are hard to read
@@ -40,9 +41,11 @@ class TranscriptStyle:
     note: str
     note_background: str
     syntax: tuple[tuple[str, str], ...]
+    formulas: Formulas
 
     @classmethod
-    def of(cls, theme: Theme) -> TranscriptStyle:
+    def of(cls, theme: Theme, formulas: Formulas | None = None) -> TranscriptStyle:
+        """Without `formulas` they are typeset at once, on this thread."""
         colors, sizes = theme.colors, theme.type
         kinds = ("keyword", "string", "number", "comment", "name", "type")
         return cls(
@@ -68,4 +71,5 @@ class TranscriptStyle:
             note=colors.warning,
             note_background=colors.warning_soft,
             syntax=tuple((kind, getattr(colors, f"syntax_{kind}")) for kind in kinds),
+            formulas=formulas or Formulas(),
         )

@@ -22,8 +22,10 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QWidget
 
 from app.chat.generation import Generation
+from app.chat.markdown.formulas import Formulas, Run
 from app.chat.transcript.block_view import BlockView
 from app.chat.transcript.geometry import Anchor, Column
+from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.message_view import MessageView
 from app.chat.transcript.overlay import Overlay
 from app.chat.transcript.selection import Selection, TextPlace
@@ -48,7 +50,7 @@ class Transcript(QAbstractScrollArea):
     version_requested = Signal(object, int)  # Message, step to another version of its turn
     at_bottom_changed = Signal(bool)
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, parent: QWidget | None = None, run: Run | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("transcript")
         self.setAccessibleName(tr("Conversation"))
@@ -57,7 +59,9 @@ class Transcript(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
         self._theme = theme
-        self._style = TranscriptStyle.of(theme)
+        self._formulas = Formulas(run, self)
+        self._formulas.ready.connect(self._formulas_ready)
+        self._style = TranscriptStyle.of(theme, self._formulas)
         self._messages: list[MessageView] = []
         self._by_id: dict[str, MessageView] = {}
         self._column = Column()
@@ -345,10 +349,18 @@ class Transcript(QAbstractScrollArea):
             self._set_range()
 
     def _theme_changed(self) -> None:
-        self._style = TranscriptStyle.of(self._theme)
+        self._style = TranscriptStyle.of(self._theme, self._formulas)
         for view in self._messages:
             view.set_style(self._style, self._column_width())
         self._column.update()
+        self._layout_visible()
+
+    def _formulas_ready(self) -> None:
+        """Formulas that stood as text can be drawn now."""
+        for index in self._active:
+            for block in self._messages[index].laid_out():
+                if isinstance(block, MarkdownView) and block.has_pending_formulas:
+                    block.release()
         self._layout_visible()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -365,7 +377,7 @@ class Transcript(QAbstractScrollArea):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setRenderHints(QPainter.RenderHint.Antialiasing | QPainter.RenderHint.SmoothPixmapTransform)
         clip = QRectF(event.rect())
         left = self.column_left()
         for index, message, top in self.visible_messages():
