@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.library.card_controller import CardController
@@ -86,7 +86,7 @@ class CardView(QScrollArea):
         controller.opened.connect(self.show_card)
         controller.fits_changed.connect(self.show_fits)
         controller.description_changed.connect(self._show_description)
-        library.downloads_changed.connect(self.show_downloads)
+        library.downloads_changed.connect(self._downloads_changed)
         library.entries_changed.connect(self.show_downloads)
         self.show_card()
 
@@ -192,6 +192,14 @@ class CardView(QScrollArea):
         for row in self.rows:
             row.show_fit(self.controller.fit(row.model), row.model is recommended)
         self._show_state()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.show_downloads()
+
+    def _downloads_changed(self) -> None:
+        if self.isVisible():  # five times a second: not for a page that nobody sees
+            self.show_downloads()
 
     def show_downloads(self) -> None:
         """What is here already, and what is on its way, is not offered again."""

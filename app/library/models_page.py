@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, QTimer, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
@@ -56,7 +56,7 @@ class ModelsPage(QWidget):
         self.setFocusProxy(self.table)
         self._lay_out()
         library.entries_changed.connect(self.show_entries)
-        library.downloads_changed.connect(self.show_entries)
+        library.downloads_changed.connect(self._downloads_changed)
         self.show_entries()
 
     def _lay_out(self) -> None:
@@ -108,6 +108,14 @@ class ModelsPage(QWidget):
         return button
 
     # --- contents ---
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.show_entries()
+
+    def _downloads_changed(self) -> None:
+        if self.isVisible():  # five times a second: not for a page that nobody sees
+            self.show_entries()
 
     def show_entries(self) -> None:
         entries = table_entries(self._library.entries, self._library.statuses)

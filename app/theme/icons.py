@@ -23,17 +23,22 @@ class _LineIcon(QIconEngine):
         super().__init__()
         self._name, self._color = name, color
         self._renderer = QSvgRenderer(QByteArray(_source(name).replace("currentColor", color).encode()))
+        self._pixmaps: dict[tuple[int, int, bool], QPixmap] = {}
 
     def paint(self, painter: QPainter, rect, mode: QIcon.Mode, state: QIcon.State) -> None:
         painter.setOpacity(0.4 if mode == QIcon.Mode.Disabled else 1.0)
         self._renderer.render(painter, QRectF(rect))
 
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
+        key = (size.width(), size.height(), mode == QIcon.Mode.Disabled)
+        if key in self._pixmaps:  # asked for at every repaint of a button
+            return self._pixmaps[key]
         pixmap = QPixmap(size)
         pixmap.fill(Qt.GlobalColor.transparent)
         painter = QPainter(pixmap)
         self.paint(painter, pixmap.rect(), mode, state)
         painter.end()
+        self._pixmaps[key] = pixmap
         return pixmap
 
     def clone(self) -> QIconEngine:

@@ -36,7 +36,7 @@ from engine.hub.errors import (
 
 PUBLIC_ENDPOINT = "https://huggingface.co"
 CONNECT_SECONDS = 10.0
-READ_BYTES = 1 << 18
+READ_BYTES = 1 << 20
 
 _stop: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("stop", default=None)
 

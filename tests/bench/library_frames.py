@@ -1,0 +1,112 @@
+"""How the window moves: python -m tests.bench.library_frames
+
+A list of a thousand repositories is scrolled, then four downloads run beside the downloads page. A frame is one turn
+of the event loop with a repaint. Printed is what it took the window's thread: on the clock, and of processor time
+(which other programs on the machine do not lengthen). The hub runs in a process of its own, as in reality.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtGui import QPixmap
+from PySide6.QtWidgets import QApplication, QStyleFactory, QWidget
+
+from app.context import AppContext
+from app.crash import CrashHandler
+from app.environment import DataFolder
+from app.library.hub_services import HubServices
+from app.library.results_model import ResultRow
+from app.none_guard import hold_singletons
+from engine.hub.connection import HubSettings
+from engine.hub.repository import open_repository
+from tests.support.hub_content import Noise, Repository
+from tests.support.hub_server import FakeHub
+from tests.support.scripted_engine import ScriptedEngine
+
+FRAMES = 240
+FRAME = 1 / 60
+SIZE = 600_000_000
+GIGABIT = 118e6  # bytes per second that such a line delivers
+
+
+def measure(name: str, widget: QWidget, step: Callable[[int], None] | None = None) -> None:
+    """Turns at 60 Hz, as a screen asks for them; prints milliseconds."""
+    clock: list[float] = []
+    processor: list[float] = []
+    picture = QPixmap(widget.size())
+    for number in range(FRAMES):
+        begin, used = time.perf_counter(), time.thread_time()
+        if step is not None:
+            step(number)
+        QApplication.processEvents()
+        widget.render(picture)
+        clock.append(1000 * (time.perf_counter() - begin))
+        processor.append(1000 * (time.thread_time() - used))
+        time.sleep(max(0.0, FRAME - clock[-1] / 1000))
+    for kind, times in (("clock", sorted(clock)), ("processor", sorted(processor))):
+        shares = "  ".join(f"{share} % {times[len(times) * share // 100]:5.1f}" for share in (50, 95, 99))
+        print(f"{name:32} {kind:9}  {shares}  worst {times[-1]:5.1f} ms")
+
+
+def serve() -> str:
+    """A hub with four models in a child process; its address."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        with FakeHub() as hub:
+            for number in range(4):
+                hub.add(Repository(f"maker/{number}", {f"model{number}-Q4_0.gguf": Noise(SIZE, number)})).tree()
+            os.write(writing, hub.url.encode())
+            time.sleep(300)
+        os._exit(0)
+    return os.read(reading, 100).decode()
+
+
+def main() -> None:
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    hold_singletons()
+    url = serve()
+    application = QApplication([])
+    application.setStyle(QStyleFactory.create("Fusion"))
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        folder = DataFolder(root / "data")
+        context = AppContext(application, folder, CrashHandler(folder.logs), ScriptedEngine)
+        context.library.factory = lambda: HubServices(
+            root, root / "models", HubSettings(url, proxy="none"), parallel=4, places=(), cache=root / "cache"
+        )
+        context.window.resize(1240, 800)
+        context.window.show()
+        context.window.show_page("library")
+        page = context.window.page("library")
+        while context.library.services is None:
+            application.processEvents()
+        services = context.library.services
+
+        discover = page.show_tab("discover")
+        rows = [ResultRow(f"maker/{n}", f"Repository {n}", "maker", "7B parameters  ·  1M likes") for n in range(1000)]
+        discover.model.show(rows)
+        bar = discover.list.verticalScrollBar()
+        measure("scrolling 1,000 repositories", discover.list, lambda n: bar.setValue(n * 97))
+
+        downloads = page.show_tab("downloads")
+        measure("downloads page, idle", downloads)
+        for number in range(4):
+            card = open_repository(services.connect(), f"maker/{number}")
+            services.download(card, card.listing.models[0])
+        context.library.watch()
+        services.downloads.limit(bytes_per_second=GIGABIT)
+        measure("with 4 downloads at 1 Gbit/s", downloads)
+        services.downloads.limit(bytes_per_second=0)
+        measure("with 4 downloads at full speed", downloads)
+        done = sum(status.done for status in context.library.statuses)
+        print(f"{done / 1e6:.0f} MB were fetched meanwhile")
+        context.close()
+
+
+if __name__ == "__main__":
+    main()
