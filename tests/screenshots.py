@@ -20,6 +20,7 @@ from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.none_guard import hold_singletons
 from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
+from tests.support.screenshot_library import library_pages
 from tests.support.screenshot_texts import ANSWER, LONG_NAME, QUESTION, STREAMING, TITLES
 from tests.support.scripted_engine import ScriptedEngine, model_info, stats
 
@@ -165,6 +166,8 @@ def _more_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     context.window.chat_page._send("Hello?")
     stage.settle()
     yield "no-model", context.window
+    context = stage.start()
+    yield from library_pages(context, stage.data.root)
     stage.stop()
 
 

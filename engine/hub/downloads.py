@@ -1,7 +1,7 @@
 """The download queue: what is fetched, in which order, how fast; it outlives the program.
 
 The window asks `snapshot` as often as it paints and gives orders; nothing is called back. Each running download has
-one thread, and every file of it is a Transfer. After a restart all downloads are paused: no request is made before
+one thread, and every file of it is a FileDownload. After a restart all downloads are paused: no request is made before
 the owner asks for one.
 """
 
@@ -18,11 +18,11 @@ from pathlib import Path
 from engine.errors import EngineError
 from engine.hub.connection import Connection
 from engine.hub.errors import BusyError, DiskFullError, StoppedError, size_text
+from engine.hub.file_download import FileDownload
 from engine.hub.journal import Source, discard, kept_bytes
 from engine.hub.partfile import MARGIN
 from engine.hub.queue_file import QueueFile, Wanted, is_complete
 from engine.hub.speed import SpeedLimit, SpeedMeter
-from engine.hub.transfer import Transfer
 
 BUSY_SECONDS = 2.0
 
@@ -73,7 +73,7 @@ class _Download:
             for source, target in wanted.items()
         ]
         self.current = -1
-        self.transfer: Transfer | None = None
+        self.transfer: FileDownload | None = None
         self.thread: threading.Thread | None = None
         self.stop = threading.Event()
         self.meter = SpeedMeter()
@@ -282,7 +282,7 @@ class Downloads:
             self._check_space(download)
             connection = self._connect()
             for index, (source, target) in enumerate(download.wanted.items()):
-                self._fetch(download, stop, index, Transfer(
+                self._fetch(download, stop, index, FileDownload(
                     connection, source, target, self._limit, self._patience))  # fmt: skip
         except StoppedError:
             return
@@ -300,7 +300,7 @@ class Downloads:
             self._save()
             self._start_next()
 
-    def _fetch(self, download: _Download, stop: threading.Event, index: int, transfer: Transfer) -> None:
+    def _fetch(self, download: _Download, stop: threading.Event, index: int, transfer: FileDownload) -> None:
         with self._lock:
             if stop.is_set():
                 raise StoppedError

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from engine.hub.connection import Connection, HubSettings
+from engine.hub.file_download import FileDownload
 from engine.hub.journal import Source
-from engine.hub.transfer import Transfer
 from tests.support.hub_content import Noise
 
 ROUNDS = 5
@@ -53,7 +53,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def ours(url: str, source: Source, folder: Path) -> float:
     connection = Connection(HubSettings(url, proxy="none"))
     begin = time.perf_counter()
-    Transfer(connection, source, folder / "ours.gguf").run()
+    FileDownload(connection, source, folder / "ours.gguf").run()
     seconds = time.perf_counter() - begin
     connection.close()
     (folder / "ours.gguf").unlink()

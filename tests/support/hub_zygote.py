@@ -56,16 +56,16 @@ class Zygote:
 
 def _download(job: dict[str, object]) -> int:
     from engine.hub.connection import Connection, HubSettings
-    from engine.hub.transfer import Transfer
+    from engine.hub.file_download import FileDownload
 
     connection = Connection(HubSettings(str(job["endpoint"]), proxy="none"))
     source = Source(**job["source"])  # type: ignore[arg-type]
-    Transfer(connection, source, Path(str(job["target"])), patience=0.01).run()
+    FileDownload(connection, source, Path(str(job["target"])), patience=0.01).run()
     return 0
 
 
 def main() -> None:
-    import engine.hub.transfer  # noqa: F401  (before the forks)
+    import engine.hub.file_download  # noqa: F401  (before the forks)
 
     for line in sys.stdin:
         job = json.loads(line)

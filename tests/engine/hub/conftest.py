@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.hub.connection import Connection, HubSettings
+from engine.hub.file_download import FileDownload
 from engine.hub.journal import Source
-from engine.hub.transfer import Transfer
 from tests.support.hub_content import COMMIT, Content, Repository
 from tests.support.hub_server import FakeHub
 
@@ -47,8 +47,8 @@ def publish(hub: FakeHub, content: Content, path: str = FILE, **options: object)
     return Source(MODEL, COMMIT, path, content.size, content.sha256)
 
 
-def fetch(connection: Connection, source: Source, target: Path) -> Transfer:
+def fetch(connection: Connection, source: Source, target: Path) -> FileDownload:
     """Download in this thread, with hardly a pause between attempts."""
-    transfer = Transfer(connection, source, target, patience=0.001)
+    transfer = FileDownload(connection, source, target, patience=0.001)
     transfer.run()
     return transfer

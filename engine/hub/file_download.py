@@ -33,7 +33,7 @@ DRIBBLE_BYTES = 4096  # in three times the stall time; who sends less is as good
 MAGIC = b"GGUF"
 
 
-class Transfer:
+class FileDownload:
     """`run` fetches; the other members may be used from any thread.
 
     `done` bytes of the file are here, `received` bytes came over the network. `waiting` says why nothing happens

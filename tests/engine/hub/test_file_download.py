@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from engine.errors import FileError
-from engine.hub import journal, partfile, transfer
+from engine.hub import file_download, journal, partfile
 from engine.hub.connection import Connection
 from engine.hub.errors import BusyError, ChangedError, NotFoundError, ProtocolError, StoppedError
+from engine.hub.file_download import FileDownload
 from engine.hub.journal import Source, journal_path, kept_bytes, part_path, save_journal
 from engine.hub.partfile import PartFile
 from engine.hub.records import read_record
 from engine.hub.speed import SpeedMeter
-from engine.hub.transfer import Transfer
 from tests.engine.hub.conftest import FILE, MODEL, fetch, publish
 from tests.support.hub_content import Noise
 from tests.support.hub_faults import Fault
@@ -114,7 +114,7 @@ def test_rename_that_never_works_keeps_the_bytes(
 def test_part_removed_meanwhile(hub: FakeHub, connect: Connect, tmp_path: Path) -> None:
     source = publish(hub, CONTENT)
     hub.faults.append(Fault(rate=1e6))
-    running = Transfer(connect(), source, tmp_path / FILE, patience=0.001)
+    running = FileDownload(connect(), source, tmp_path / FILE, patience=0.001)
     failure: list[BaseException] = []
 
     def run() -> None:
@@ -136,7 +136,7 @@ def test_part_removed_meanwhile(hub: FakeHub, connect: Connect, tmp_path: Path) 
 def test_abort_while_the_server_is_silent(hub: FakeHub, connect: Connect, tmp_path: Path) -> None:
     source = publish(hub, CONTENT)
     hub.faults.append(Fault(after=100_000, then="stall"))
-    running = Transfer(connect(stall_seconds=30), source, tmp_path / FILE)
+    running = FileDownload(connect(stall_seconds=30), source, tmp_path / FILE)
     stopped = threading.Event()
 
     def run() -> None:
@@ -228,7 +228,7 @@ def test_identity_encoding_is_asked_for_always(hub: FakeHub, connect: Connect, t
 def test_dribbling_server_is_left(
     hub: FakeHub, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "DRIBBLE_BYTES", 50_000)
+    monkeypatch.setattr(file_download, "DRIBBLE_BYTES", 50_000)
     source = publish(hub, CONTENT)
     hub.faults.append(Fault(rate=2000))  # a byte now and then: never silent, never done
     begin = time.monotonic()
