@@ -4,13 +4,17 @@
 namespace tessera {
 namespace {
 
-// e^x to 2 units in the last place; 0 below the smallest normal result, infinity never (x is capped at 88.37), NaN
+// e^x to 2 units in the last place; 0 below the smallest normal result, infinity never (x is capped at 88), NaN
 // kept. x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split in two so that r is exact; e^r by its Taylor polynomial to
 // r^7, whose remainder is below 2^-26.
 inline Vec exponential(Vec x) {
   const Vec least = broadcast(-87.3365447505531f);
-  const Vec bounded = greatest_of(least, least_of(broadcast(88.3762626647949f), x));
-  const Vec n = round_to_whole(multiply(bounded, broadcast(1.44269504088896f)));
+  const Vec bounded = greatest_of(least, least_of(broadcast(88.0f), x));
+  // Near 1.5 * 2^23 floats are whole numbers: adding it rounds, and 127 + n, the exponent field of 2^n, is in the low
+  // bits.
+  const Vec shifter = broadcast(12582912.0f + 127.0f);
+  const Vec shifted = multiply_add(bounded, broadcast(1.44269504088896f), shifter);
+  const Vec n = subtract(shifted, shifter);
   Vec r = multiply_add(n, broadcast(-0.693359375f), bounded);
   r = multiply_add(n, broadcast(2.12194440e-4f), r);
   Vec p = broadcast(1.0f / 5040);
@@ -21,7 +25,7 @@ inline Vec exponential(Vec x) {
   p = multiply_add(p, r, broadcast(0.5f));
   p = multiply_add(p, r, broadcast(1.0f));
   p = multiply_add(p, r, broadcast(1.0f));
-  return keep_from(times_power_of_two(p, n), x, least);
+  return keep_from(multiply(p, low_bits_as_exponent(shifted)), x, least);
 }
 
 // Calls body(i) for whole vectors, then tail(i, count) once for what is left.

@@ -29,6 +29,10 @@ Kernels load_kernels(const std::string& name) {
     fill_vector_avx2(kernels.vector);
     fill_attention_avx2(kernels.attention);
   }
+  if (tier >= Tier::avx512) {
+    fill_vector_avx512(kernels.vector);
+    fill_attention_avx512(kernels.attention);
+  }
 #endif
   return kernels;
 }

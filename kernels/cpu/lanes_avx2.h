@@ -44,12 +44,8 @@ inline Vec rotate_pairs(Vec x, const float* cosines, const float* sines) {
   return _mm256_fmaddsub_ps(x, c, multiply(_mm256_permute_ps(x, 0xb1), s));
 }
 
-// 2^n * a for whole n in -126 … 127, given as float.
-inline Vec times_power_of_two(Vec a, Vec n) {
-  const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-  return multiply(a, _mm256_castsi256_ps(exponent));
-}
-inline Vec round_to_whole(Vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+// The float whose exponent field is the low eight bits of a.
+inline Vec low_bits_as_exponent(Vec a) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 23)); }
 // a where x >= least or x is NaN, else 0.
 inline Vec keep_from(Vec a, Vec x, Vec least) { return _mm256_and_ps(a, _mm256_cmp_ps(x, least, _CMP_NLT_UQ)); }
 inline Vec least_of(Vec bound, Vec x) { return _mm256_min_ps(bound, x); }  // NaN of x is kept

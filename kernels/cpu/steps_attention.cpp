@@ -1,5 +1,6 @@
-// Attention: heads are normalised and rotated where that is fused, keys and values go into the paged cache, then every (item, KV head) attends. Where an item's
-// keys are split into parts, whoever finishes a group's last part combines them, always in the same order.
+// Attention: heads are normalised and rotated where that is fused, keys and values go into the paged cache, then every
+// (item, KV head) attends. Where an item's keys are split into parts, whoever finishes a group's last part combines
+// them, always in the same order.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -71,11 +72,12 @@ class AttentionStep final : public Step {
     const auto t = static_cast<size_t>(token);
     const int position = run.batch.positions()[t];
     const auto block = static_cast<size_t>(run.batch.block_table(run.batch.sequences()[t])[position / kv.block_tokens]);
-    const size_t row = (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(kv_head)) *
-                           static_cast<size_t>(kv.block_tokens) +
-                       static_cast<size_t>(position % kv.block_tokens);
+    const size_t row =
+        (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(kv_head)) * static_cast<size_t>(kv.block_tokens) +
+        static_cast<size_t>(position % kv.block_tokens);
     const auto store = run.program.kernels().attention.store[static_cast<int>(kv.type)];
-    store(run.row(o_.k, token) + static_cast<ptrdiff_t>(kv_head) * key_dim_, kv.keys + row * kv.key_row_bytes, key_dim_);
+    store(run.row(o_.k, token) + static_cast<ptrdiff_t>(kv_head) * key_dim_, kv.keys + row * kv.key_row_bytes,
+          key_dim_);
     store(run.row(o_.v, token) + static_cast<ptrdiff_t>(kv_head) * value_dim_, kv.values + row * kv.value_row_bytes,
           value_dim_);
   }
