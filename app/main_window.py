@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, Qt, QUrl, Signal
@@ -16,16 +17,20 @@ from app.chat.conversations import Conversations
 from app.chat.parameters.presets import Presets
 from app.chat.search import ConversationSearch, Hit
 from app.chat.session import ChatSession
+from app.command_palette import CommandPalette, Entry
 from app.library.library_controller import LibraryController
 from app.model_controller import ModelController
+from app.notifications import Notifications
 from app.preferences.preferences_page import PreferencesPage
 from app.problems import Problems
 from app.settings.values import Settings
+from app.shortcuts_dialog import ShortcutsDialog
 from app.sidebar import Sidebar
-from app.store.records import Conversation, Message
+from app.store.records import Conversation, Message, Status
 from app.theme.theme import Theme
 from app.toast import Toast
 from app.translation import tr
+from app.window_commands import WindowCommand
 
 SIDEBAR_MINIMUM = 190
 NARROW = 680  # pixels; below, the sidebar makes room for the conversation
@@ -83,6 +88,8 @@ class MainWindow(QMainWindow):
         self.add_page("library", tr("Library"), "library", self._make_library)
         self.add_page("preferences", tr("Settings"), "settings", lambda: PreferencesPage(theme, settings, models))
         self.sidebar.finish_pages()
+        self.notifications = Notifications(self, theme, settings)
+        self.commands = self._make_commands()
         self._connect()
         self._restore_geometry()
         self.show_page("chat")
@@ -129,16 +136,63 @@ class MainWindow(QMainWindow):
         self._search.found.connect(self._show_hits)
         self.chat_page.deleted.connect(self._messages_deleted)
         self.chat_page.picker.folder_requested.connect(self._show_models_folder)
-        for keys, run in (
-            (QKeySequence.StandardKey.New, self.new_conversation),
-            (QKeySequence("Ctrl+,"), lambda: self.show_page("preferences")),
-            (QKeySequence("Ctrl+D"), lambda: self.show_page("library")),
-            (QKeySequence("Ctrl+L"), self._focus_composer),
-            (QKeySequence(QKeySequence.StandardKey.Find), self._focus_search),
-            (QKeySequence(QKeySequence.StandardKey.Open), self.chat_page.picker.choose_file),
-            (QKeySequence("Esc"), self.chat_page.composer.escape),
-        ):
-            QShortcut(QKeySequence(keys), self, run)
+        session.started.connect(lambda message: self.notifications.begin(message.id))
+        session.finished.connect(self._answer_ended)
+        for command in self.commands:
+            if command.keys:
+                QShortcut(QKeySequence(command.keys), self, command.run)
+
+    def _make_commands(self) -> list[WindowCommand]:
+        page, session = self.chat_page, self._session
+        return [
+            WindowCommand(tr("Command palette"), "Ctrl+K", self.open_palette),
+            WindowCommand(tr("New conversation"), "Ctrl+N", self.new_conversation),
+            WindowCommand(tr("Search all conversations"), "Ctrl+F", self._focus_search),
+            WindowCommand(tr("Write a message"), "Ctrl+L", self._focus_composer),
+            WindowCommand(tr("Stop the answer, or leave an edit"), "Esc", page.composer.escape),
+            WindowCommand(tr("Answer again"), "Ctrl+R", session.regenerate_last),
+            WindowCommand(tr("Copy the last answer"), "Ctrl+Shift+C", page.copy_last),
+            WindowCommand(tr("Choose a model"), "Ctrl+M", page.picker.open_menu),
+            WindowCommand(tr("Open a model file…"), "Ctrl+O", page.picker.choose_file),
+            WindowCommand(tr("Attach files…"), "Ctrl+Shift+A", page.choose_attachments),
+            WindowCommand(tr("Parameters"), "Ctrl+P", page.parameters_button.toggle),
+            WindowCommand(tr("Sidebar"), "Ctrl+B", lambda: self.show_sidebar(not self.sidebar.isVisible())),
+            WindowCommand(tr("Library"), "Ctrl+D", lambda: self.show_page("library")),
+            WindowCommand(tr("Settings"), "Ctrl+,", lambda: self.show_page("preferences")),
+            WindowCommand(tr("Larger text"), "Ctrl++", lambda: self._change_text_size(1)),
+            WindowCommand(tr("Smaller text"), "Ctrl+-", lambda: self._change_text_size(-1)),
+            WindowCommand(tr("Light or dark theme"), "Ctrl+Shift+T", self._switch_theme),
+            WindowCommand(tr("Keyboard shortcuts"), "F1", self.show_shortcuts),
+            WindowCommand(tr("Import conversations…"), "", lambda: self._actions.run_for_all("import")),
+            WindowCommand(tr("Export all conversations…"), "", lambda: self._actions.run_for_all("export_all")),
+            WindowCommand(tr("Trash…"), "", lambda: self._actions.run_for_all("trash")),
+            WindowCommand(tr("Unload the model"), "", self._models.unload),
+            WindowCommand(tr("Quit"), "Ctrl+Q", lambda: self.close()),
+        ]
+
+    # --- keyboard ---
+
+    def open_palette(self) -> None:
+        commands = [Entry(command.title, command.keys_text(), command.run) for command in self.commands[1:]]
+        conversations = [
+            Entry(row.title, tr("conversation"), lambda key=row.id: self._open(key))
+            for row in self._conversations.rows()
+        ]
+        models = [
+            Entry(f"{model.name} {model.quantization}".strip(), tr("model"), lambda m=model: self._models.load(m.path))
+            for model in self._models.models
+        ]
+        CommandPalette([*commands, *conversations, *models], self).show()
+
+    def show_shortcuts(self) -> None:
+        ShortcutsDialog(self.commands, self).open()
+
+    def _change_text_size(self, step: int) -> None:
+        with contextlib.suppress(ValueError):  # at the limit nothing happens
+            self._settings.set("font_size", self._settings["font_size"] + step)
+
+    def _switch_theme(self) -> None:
+        self._settings.set("theme", "light" if self._theme.name == "dark" else "dark")
 
     # --- conversations ---
 
@@ -168,6 +222,15 @@ class MainWindow(QMainWindow):
     def _messages_deleted(self, removed: list[Message]) -> None:
         words = tr("Deleted one message") if len(removed) == 1 else tr("Deleted {count} messages", count=len(removed))
         self.toast.show_text(words, tr("Undo"), lambda: self._session.undelete(removed))
+
+    def _answer_ended(self, message: Message) -> None:
+        row = self._conversations.get(message.conversation_id)
+        title = row.title if row is not None else ""
+        failed = message.status is Status.FAILED
+        words = (
+            tr("An answer failed: {title}", title=title) if failed else tr("An answer is ready: {title}", title=title)
+        )
+        self.notifications.end(message.id, words)
 
     def _show_hits(self, hits: list[Hit] | None) -> None:
         if hits is None:

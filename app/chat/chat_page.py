@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMessageBox, QProgressBar, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QMessageBox,
+    QProgressBar,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.background import Background
 from app.chat.answer_details import AnswerDetails
+from app.chat.attachment_bar import AttachmentBar
+from app.chat.attachments import stored
 from app.chat.composer import Composer
 from app.chat.context_meter import ContextMeter
 from app.chat.empty_page import EmptyPage
@@ -16,6 +29,7 @@ from app.chat.parameters.parameters_panel import ParametersPanel
 from app.chat.parameters.presets import Presets
 from app.chat.readable import readable_text
 from app.chat.session import ChatSession
+from app.chat.token_counter import TokenCounter
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN
 from app.chat.transcript.transcript import Transcript
 from app.model_controller import ModelController
@@ -60,6 +74,9 @@ class ChatPage(QWidget):
         self.empty = EmptyPage(theme, models, self)
         self.problem_stack = ProblemStack(problems, theme, self)
         self.composer = Composer(theme, self)
+        counter = TokenCounter(models, background)
+        self.attachments = AttachmentBar(theme, counter, background, problems, self._context_length, self)
+        self.composer.show_attachments(self.attachments)
         self._presets = presets
         self._parameters: ParametersPanel | None = None
         self.parameters_button = QToolButton(self)
@@ -147,7 +164,11 @@ class ChatPage(QWidget):
         self.to_bottom.clicked.connect(transcript.scroll_to_bottom)
         self.composer.send_requested.connect(self._send)
         self.composer.stop_requested.connect(session.stop)
+        self.composer.attach_requested.connect(self.choose_attachments)
+        self.composer.files_dropped.connect(lambda names: self.attachments.add_files([Path(name) for name in names]))
+        self.attachments.changed.connect(lambda: self.composer.set_has_attachments(bool(self.attachments.chips)))
         self.composer.edit_cancelled.connect(self._cancel_edit)
+        self.composer.last_requested.connect(self.edit_last)
         self.parameters_button.toggled.connect(lambda shown: self.parameters.setVisible(shown))
         self._models.changed.connect(self._model_changed)
         self._theme.changed.connect(self._apply_theme)
@@ -272,8 +293,10 @@ class ChatPage(QWidget):
             return
         if not self._can_answer():
             return
+        attachments = stored(self.attachments.attachments)
         self.composer.clear()
-        self._session.send(text)
+        self.attachments.clear()
+        self._session.send(text, attachments)
 
     def _act(self, action: str, message: Message) -> None:
         """What a message's footer asks for."""
@@ -293,6 +316,25 @@ class ChatPage(QWidget):
                     self.deleted.emit(removed)
             case "details":
                 AnswerDetails(message, self._theme, self).open()
+
+    def choose_attachments(self) -> None:
+        names, _ = QFileDialog.getOpenFileNames(self, tr("Attach files"), "", tr("Text, code and PDF (*)"))
+        self.attachments.add_files([Path(name) for name in names])
+
+    def _context_length(self) -> int:
+        return self._models.info.context_length if self._models.info is not None else 0
+
+    def copy_last(self) -> None:
+        """The last answer, as it is read."""
+        answers = [message for message in self._session.path() if message.role == "assistant"]
+        if answers:
+            self._act("copy", answers[-1])
+
+    def edit_last(self) -> None:
+        """The owner's last message, back in the box."""
+        questions = [message for message in self._session.path() if message.role == "user"]
+        if questions and not self._session.is_busy:
+            self._act("edit", questions[-1])
 
     def _send_edit(self, text: str) -> None:
         if self._edited is not None and (self._edited.role == "assistant" or self._can_answer()):

@@ -27,6 +27,8 @@ class ComposerEdit(QTextEdit):
 
     submitted = Signal()
     escaped = Signal()
+    files_dropped = Signal(list)
+    last_requested = Signal()
     lines_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -66,10 +68,20 @@ class ComposerEdit(QTextEdit):
         if event.key() == Qt.Key.Key_Escape:
             self.escaped.emit()
             return
+        if event.key() == Qt.Key.Key_Up and not self.toPlainText() and not self._composing:
+            self.last_requested.emit()
+            return
         super().keyPressEvent(event)
 
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        return source.hasText() or source.hasUrls()
+
     def insertFromMimeData(self, source: QMimeData) -> None:
-        if source.hasText():
+        """Files that are dropped or pasted are attached; of anything else the text is taken."""
+        files = [url.toLocalFile() for url in source.urls() if url.isLocalFile()]
+        if files:
+            self.files_dropped.emit(files)
+        elif source.hasText():
             self.insertPlainText(source.text())
 
     def sizeHint(self) -> QSize:
@@ -86,7 +98,10 @@ class Composer(QFrame):
     """The card at the bottom: text, and one round button that sends or stops."""
 
     send_requested = Signal(str)
+    attach_requested = Signal()
+    files_dropped = Signal(list)  # of paths
     edit_cancelled = Signal()
+    last_requested = Signal()  # the owner's last message, to be edited
     stop_requested = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -99,7 +114,17 @@ class Composer(QFrame):
         self.edit.setPlaceholderText(tr("Write a message"))
         self.edit.submitted.connect(self._submit)
         self.edit.escaped.connect(self.escape)
+        self.edit.last_requested.connect(self.last_requested)
         self.edit.textChanged.connect(self._update_button)
+        self.attach = QToolButton(self)
+        self.attach.setObjectName("quiet")
+        self.attach.setIconSize(QSize(20, 20))
+        self.attach.setFixedSize(32, 32)
+        self.attach.setToolTip(tr("Attach files"))
+        self.attach.setAccessibleName(tr("Attach files"))
+        self.attach.clicked.connect(self.attach_requested)
+        self.edit.files_dropped.connect(self.files_dropped)
+        self.has_attachments = False
         self.button = QToolButton(self)
         self.button.setObjectName("send")
         self.button.setIconSize(QSize(20, 20))
@@ -108,6 +133,7 @@ class Composer(QFrame):
         row = QHBoxLayout()
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
+        row.addWidget(self.attach, 0, Qt.AlignmentFlag.AlignBottom)
         row.addWidget(self.edit, 1, Qt.AlignmentFlag.AlignVCenter)
         row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
         self._draft = ""
@@ -115,8 +141,9 @@ class Composer(QFrame):
         self.edit_bar.hide()
         self._make_edit_bar()
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(16, 8, 8, 8)
+        layout.setContentsMargins(10, 8, 8, 8)
         layout.addWidget(self.edit_bar)
+        self._layout = layout
         layout.addLayout(row)
         self.setFocusProxy(self.edit)
         theme.changed.connect(self._apply_theme)
@@ -165,7 +192,7 @@ class Composer(QFrame):
         self._update_button()
 
     def _submit(self) -> None:
-        if not self._busy and self.text.strip():
+        if not self._busy and (self.text.strip() or self.has_attachments):
             self.send_requested.emit(self.text)
 
     def escape(self) -> None:
@@ -182,14 +209,23 @@ class Composer(QFrame):
             self._submit()
 
     def _update_button(self) -> None:
-        ready = self._busy or bool(self.text.strip())
+        ready = self._busy or bool(self.text.strip()) or self.has_attachments
         words = tr("Stop") if self._busy else tr("Send")
         self.button.setEnabled(ready)
         self.button.setIcon(self._theme.icon("stop" if self._busy else "send", "on_accent" if ready else "muted"))
         self.button.setToolTip(words)
         self.button.setAccessibleName(words)
 
+    def show_attachments(self, bar: QWidget) -> None:
+        """Put the bar of files over the text."""
+        self._layout.insertWidget(1, bar)
+
+    def set_has_attachments(self, some: bool) -> None:
+        self.has_attachments = some
+        self._update_button()
+
     def _apply_theme(self) -> None:
+        self.attach.setIcon(self._theme.icon("attach"))
         self.edit.setFont(self._theme.font(self._theme.type.body))
         self.edit._fit()
         self._update_button()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.chat.attachments import prompt_text
 from app.chat.conversations import Conversations
 from app.chat.generation import Generation
 from app.chat.parameters.table import answering
@@ -47,6 +48,7 @@ class ChatSession(QObject):
     progressed = Signal(object)  # Generation, on screen
     busy_changed = Signal(bool)  # whether the conversation on screen is being answered
     revealed = Signal(str)  # id of a message to scroll to
+    started = Signal(object)  # Message that is going to be written
     finished = Signal(object)  # Message, on screen or not
 
     def __init__(
@@ -160,18 +162,20 @@ class ChatSession(QObject):
 
     # --- turns ---
 
-    def send(self, text: str) -> None:
+    def send(self, text: str, attachments: Sequence[dict[str, Any]] = ()) -> None:
         """Append the owner's message and have it answered. Not while an answer is being written."""
-        if self.is_busy or not text.strip():
+        if self.is_busy or not (text.strip() or attachments):
             return
         if self._tree is None:
-            conversation = self._conversations.create(text)
+            conversation = self._conversations.create(text.strip() or attachments[0]["name"])
             if self._draft_parameters:
                 self._conversations.set_parameters(conversation.id, self._draft_parameters)
             self._show(ConversationTree(conversation.id))
         assert self._tree is not None
         last = self._tree.last()
         message = Message(new_id(), self._tree.conversation_id, last.id if last else None, "user", text)
+        if attachments:
+            message.details["attachments"] = list(attachments)
         self._add(message)
         self.message_added.emit(message)
         self._answer(message.id)
@@ -188,6 +192,11 @@ class ChatSession(QObject):
             self._remove(message_id)
         self._answer(parent, overflow)
 
+    def regenerate_last(self) -> None:
+        last = self._tree.last() if self._tree is not None else None
+        if last is not None:
+            self.regenerate(last.id)
+
     def edit(self, message_id: str, text: str) -> None:
         """The owner's message: a new version, answered anew. An answer: changed in place, what follows stays."""
         if self._tree is None or self.is_busy or message_id not in self._tree or not text.strip():
@@ -200,6 +209,8 @@ class ChatSession(QObject):
             self.message_replaced.emit(old)
             return
         message = Message(new_id(), old.conversation_id, old.parent_id, old.role, text)
+        if attachments := old.details.get("attachments"):
+            message.details["attachments"] = attachments
         self._add(message)
         self.path_changed.emit()
         self._answer(message.id)
@@ -267,6 +278,7 @@ class ChatSession(QObject):
         else:
             self.message_added.emit(answer)
         self.busy_changed.emit(True)
+        self.started.emit(answer)
         self._client.send(Generate(request))
 
     def _add(self, message: Message) -> None:
@@ -366,6 +378,8 @@ def prompt_messages(path: Iterable[Message]) -> Iterable[ChatMessage]:
         if message.role == "assistant" and not message.content:
             continue
         content = split_reasoning(message.content).answer if message.role == "assistant" else message.content
+        if attachments := message.details.get("attachments"):
+            content = prompt_text(attachments, content)
         yield ChatMessage(message.role, content)  # type: ignore[arg-type]
 
 

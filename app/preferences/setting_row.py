@@ -1,10 +1,11 @@
-"""One setting on the page: title, explanation, and the control its type asks for."""
+"""One setting on the page: title, explanation, the control its type asks for, and a way back to the default."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -14,20 +15,25 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPushButton,
     QSpinBox,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
 from app.settings.table import Setting
+from app.theme.theme import Theme
 from app.translation import tr
 
 
 class SettingRow(QWidget):
     changed = Signal(str, object)  # name, value
 
-    def __init__(self, setting: Setting, value: Any, parent: QWidget | None = None) -> None:
+    def __init__(self, setting: Setting, value: Any, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setting = setting
+        self._theme = theme
+        self.has_line = False  # above, to the row before
+        self._showing = False
         title = QLabel(tr(setting.title), self)
         title.setObjectName("settingTitle")
         words = tr(setting.help)
@@ -35,6 +41,7 @@ class SettingRow(QWidget):
             words += " " + tr("Takes effect when a model is loaded.")
         if setting.needs_restart:
             words += " " + tr("Takes effect after a restart.")
+        self.words = f"{tr(setting.title)} {words} {setting.name} {tr(setting.group)}".lower()
         explanation = QLabel(words, self)
         explanation.setObjectName("settingHelp")
         explanation.setWordWrap(True)
@@ -42,53 +49,97 @@ class SettingRow(QWidget):
         texts.setSpacing(2)
         texts.addWidget(title)
         texts.addWidget(explanation)
-        self.control = self._make_control(value)
+        self.reset = QToolButton(self)
+        self.reset.setObjectName("quiet")
+        self.reset.setIconSize(QSize(14, 14))
+        self.reset.setToolTip(tr("Back to the default"))
+        self.reset.setAccessibleName(tr("Reset {name}", name=tr(setting.title)))
+        self.reset.clicked.connect(lambda: self.changed.emit(setting.name, setting.default))
+        policy = self.reset.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        self.reset.setSizePolicy(policy)
+        self.control = self._make_control()
         self.control.setAccessibleName(tr(setting.title))
         self.control.setAccessibleDescription(words)
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 12, 16, 12)
-        row.setSpacing(24)
+        row.setSpacing(12)
         row.addLayout(texts, 1)
+        row.addWidget(self.reset)
         row.addWidget(self.control)
-        if setting.name.endswith("_folder"):
+        if setting.name.endswith(("_folder", "_file")):
             browse = QPushButton(tr("Browse…"), self)
             browse.setObjectName("secondary")
             browse.clicked.connect(self._browse)
             row.addWidget(browse)
+        theme.changed.connect(self._apply_theme)
+        self._apply_theme()
+        self.show_value(value)
 
-    def _make_control(self, value: Any) -> QWidget:
-        setting, name = self.setting, self.setting.name
+    def show_value(self, value: Any) -> None:
+        self._showing = True
+        control = self.control
+        if isinstance(control, QComboBox):
+            control.setCurrentIndex(control.findData(value))
+        elif isinstance(control, QCheckBox):
+            control.setChecked(value)
+        elif isinstance(control, QSpinBox):
+            control.setValue(value)
+        elif isinstance(control, QLineEdit) and control.text() != value:
+            control.setText(value)
+        self._showing = False
+        self.reset.setVisible(value != self.setting.default)
+
+    def _tell(self, value: Any) -> None:
+        if not self._showing:
+            self.changed.emit(self.setting.name, value)
+
+    def _make_control(self) -> QWidget:
+        setting = self.setting
         if setting.choices:
             box = QComboBox(self)
             for choice, words in setting.choices:
                 box.addItem(tr(words), choice)
-            box.setCurrentIndex(box.findData(value))
-            box.currentIndexChanged.connect(lambda: self.changed.emit(name, box.currentData()))
+            box.currentIndexChanged.connect(lambda: self._tell(box.currentData()))
             box.setMinimumWidth(180)
+            box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             return box
         if isinstance(setting.default, bool):
             check = QCheckBox(self)
-            check.setChecked(value)
-            check.toggled.connect(lambda on: self.changed.emit(name, on))
+            check.toggled.connect(self._tell)
             return check
         if isinstance(setting.default, int):
             spin = QSpinBox(self)
             spin.setRange(int(setting.minimum or 0), int(min(setting.maximum or 2**31 - 1, 2**31 - 1)))
             if setting.default == 0 and setting.minimum == 0:
                 spin.setSpecialValueText(tr("Automatic"))
-            spin.setValue(value)
             spin.setMinimumWidth(120)
             spin.setKeyboardTracking(False)
-            spin.valueChanged.connect(lambda number: self.changed.emit(name, number))
+            spin.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+            spin.valueChanged.connect(self._tell)
             return spin
-        line = QLineEdit(str(value), self)
-        line.setMinimumWidth(220)
-        line.editingFinished.connect(lambda: self.changed.emit(name, line.text()))
+        line = QLineEdit(self)
+        line.setMinimumWidth(200)
+        line.setPlaceholderText(tr("Default"))
+        line.editingFinished.connect(lambda: self._tell(line.text()))
         return line
 
     def _browse(self) -> None:
         assert isinstance(self.control, QLineEdit)
-        folder = QFileDialog.getExistingDirectory(self, tr(self.setting.title), self.control.text())
-        if folder:
-            self.control.setText(folder)
-            self.changed.emit(self.setting.name, folder)
+        title, start = tr(self.setting.title), self.control.text()
+        if self.setting.name.endswith("_file"):
+            chosen, _ = QFileDialog.getOpenFileName(self, title, start)
+        else:
+            chosen = QFileDialog.getExistingDirectory(self, title, start)
+        if chosen:
+            self.changed.emit(self.setting.name, chosen)
+
+    def _apply_theme(self) -> None:
+        self.reset.setIcon(self._theme.icon("refresh"))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.has_line:
+            painter = QPainter(self)
+            painter.fillRect(0, 0, self.width(), 1, QColor(self._theme.colors.border))
+            painter.end()

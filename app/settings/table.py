@@ -65,6 +65,22 @@ SETTINGS: tuple[Setting, ...] = (
         maximum=28,
     ),
     Setting(
+        "language",
+        "system",
+        GENERAL,
+        "Language",
+        "Of menus, buttons and messages.",
+        choices=(("system", "Like the system"), ("en", "English"), ("zh_CN", "简体中文")),
+        needs_restart=True,
+    ),
+    Setting(
+        "notifications",
+        True,
+        GENERAL,
+        "Notifications",
+        "Tell when a long answer or a download has ended while another window is used.",
+    ),
+    Setting(
         "models_folder",
         "",
         GENERAL,

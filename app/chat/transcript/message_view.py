@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Any
 
 from app.chat.answer_facts import notes
 from app.chat.markdown.splitter import Block, BlockSplitter
 from app.chat.transcript.block_view import BlockView
 from app.chat.transcript.code_view import CodeView
 from app.chat.transcript.markdown_view import MarkdownView
-from app.chat.transcript.plain_view import NoteView, PlainView, ReasoningView, ThinkingHeader
+from app.chat.transcript.plain_view import AttachmentView, NoteView, PlainView, ReasoningView, ThinkingHeader
 from app.chat.transcript.style import TranscriptStyle
 from app.store.records import Message, Status
 from engine.text.reasoning import ReasoningSplitter, Segment
@@ -108,7 +109,9 @@ class MessageView:
         if self.is_answer:
             self.feed_slice()
         else:
-            self._body = self._pieces(self.message.content, PlainView)
+            self._head = [self._attachment(item) for item in self.message.details.get("attachments", ())]
+            if self.message.content or not self._head:
+                self._body = self._pieces(self.message.content, PlainView)
             self._fed = len(self.message.content)
         self._make_notes()
         self._assemble()
@@ -140,7 +143,8 @@ class MessageView:
             return
         if self.is_answer and self.is_fed and self.message.status is not Status.STREAMING:
             self._finish()
-        self._make_head()
+        if self.is_answer:
+            self._make_head()
         self._make_notes()
         self._assemble()
 
@@ -260,6 +264,11 @@ class MessageView:
             view.estimate(self._width)
             views.append(view)
         return views
+
+    def _attachment(self, stored: dict[str, Any]) -> BlockView:
+        view = AttachmentView(self._style, stored["name"], stored.get("pages", 0), len(stored["text"]))
+        view.estimate(self._width)
+        return view
 
     def _make_notes(self) -> None:
         self._notes = []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QTextDocument
+from PySide6.QtGui import QColor, QPainter, QPen, QTextDocument
 
 from app.chat.transcript.block_view import BlockView, leading, plain_document
 from app.chat.transcript.style import BUBBLE_PADDING_X, BUBBLE_PADDING_Y, CODE_PADDING, TranscriptStyle
+from app.translation import tr
 
+ATTACHMENT_HEIGHT = 34.0
 REASONING_INDENT = 16
 THINKING_HEADER_HEIGHT = 30.0
 
@@ -55,6 +57,35 @@ class PlainView(BlockView):
         # A piece that is not the first or the last has no rounded edge there: draw past the clip.
         rect.adjust(0, 0 if self.part == 0 else -30, 0, 0 if self.is_last else 30)
         painter.drawRoundedRect(rect, 18, 18)
+        painter.restore()
+
+
+class AttachmentView(BlockView):
+    """The name of a file that went along with the owner's message."""
+
+    def __init__(self, style: TranscriptStyle, name: str, pages: int, characters: int) -> None:
+        size = tr("{count} pages", count=pages) if pages else tr("{count} characters", count=f"{characters:,}")
+        super().__init__(style, f"{name}  ·  {size}")
+        self.gap = 6.0
+
+    def estimate(self, width: float) -> None:
+        self.height = ATTACHMENT_HEIGHT
+        self._document = None
+
+    def _make(self, width: float) -> QTextDocument:
+        document = plain_document(self.source, self.style.small, self.style.muted, width * 0.8)
+        document.setTextWidth(min(width * 0.8, document.idealWidth() + 1))
+        self.origin = QPointF(width - document.textWidth() - 14, 8)
+        self.height = max(ATTACHMENT_HEIGHT, document.size().height() + 16 - leading(self.style.small))
+        return document
+
+    def _paint_background(self, painter: QPainter, at: QPointF) -> None:
+        left = at.x() + self.origin.x() - 14
+        rect = QRectF(left + 0.5, at.y() + 0.5, at.x() + self.width - left - 1, self.height - 1)
+        painter.save()
+        painter.setPen(QPen(QColor(self.style.border), 1))
+        painter.setBrush(QColor(self.style.code_background))
+        painter.drawRoundedRect(rect, 10, 10)
         painter.restore()
 
 
