@@ -33,7 +33,6 @@ class Sidebar(QFrame):
         self.setObjectName("sidebar")
         self._theme = theme
         self._page_buttons: dict[str, tuple[QToolButton, str]] = {}
-        self._group = QButtonGroup(self)
         self.mark = QLabel(self)
         self.mark.setFixedSize(24, 24)
         name = QLabel("Tessera", self)
@@ -92,7 +91,6 @@ class Sidebar(QFrame):
         button.setAccessibleName(title)
         button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         button.clicked.connect(lambda: self.page_requested.emit(key))
-        self._group.addButton(button)
         self._pages.addWidget(button)
         self._page_buttons[key] = (button, icon)
         self._apply_theme()
@@ -112,8 +110,9 @@ class Sidebar(QFrame):
         self._pages.addStretch(1)
 
     def show_page(self, key: str) -> None:
-        if key in self._page_buttons:
-            self._page_buttons[key][0].setChecked(True)
+        """Mark the page. No button group: it would take all but one button out of the Tab order."""
+        for name, (button, _) in self._page_buttons.items():
+            button.setChecked(name == key)
 
     def _apply_theme(self) -> None:
         theme = self._theme

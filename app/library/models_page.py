@@ -41,6 +41,7 @@ class ModelsPage(QWidget):
         self._progress = (0, 1)
         self.setAcceptDrops(True)
         self.field = QLineEdit(self)
+        self.field.setAccessibleName(tr("Search your models"))
         self.field.setPlaceholderText(tr("Search my models"))
         self.field.setClearButtonEnabled(True)
         self.table = ModelsTable(theme, self)
