@@ -11,12 +11,14 @@ import pytest
 
 from engine.gguf import QuantType
 from kernels import _cpu
-from tests.support.llama_oracle import LlamaOracle, log_softmax
+from tests.support.llama_oracle import LlamaOracle, kl_divergence, log_softmax
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import Logits, NativeModel
 
 DATA = Path(__file__).parent.parent / "data"
-# Ten chat prompts with the 64 tokens that llama.cpp continues them with, greedily.
+# Ten beginnings with the 64 tokens that llama.cpp continues them with, greedily, one by one. They leave a small model
+# little choice (counting, code, lists): in free text its best two tokens are so often close that llama.cpp's own two
+# ways of reading, at once and token by token, differ at 2.3 % of positions, and from exact arithmetic at 3.9 %.
 ANSWERS: list[dict[str, list[int]]] = json.loads((DATA / "smollm2_answers.json").read_text())
 LAYERS = 30
 
@@ -41,8 +43,7 @@ def answer_logits(oracle: LlamaOracle) -> list[Logits]:
 def excused(ours: list[Logits], theirs: list[Logits]) -> int:
     """Positions with another greedy token than llama.cpp's, at each of which its best two must be close.
 
-    llama.cpp has two greedy tokens where reading a text at once and token by token round differently (it disagrees
-    with itself at 2.3 % of these positions); either is right.
+    Where llama.cpp's two ways of reading differ, either is right.
     """
     count = 0
     for mine, reference, answer in zip(ours, theirs, ANSWERS, strict=False):
@@ -96,11 +97,16 @@ def our_loss(native: NativeModel, windows: list[list[int]]) -> float:
     return float(np.mean([loss(native.logits(window), window) for window in windows]))
 
 
-def test_perplexity_is_llama_cpps(our_loss: float, oracle: LlamaOracle, windows: list[list[int]]) -> None:
-    """Within 0.5 %."""
+def test_free_text_against_llama_cpp(
+    native: NativeModel, oracle: LlamaOracle, windows: list[list[int]], our_loss: float
+) -> None:
+    """Perplexity within 0.5 %, and distributions as near as two correct engines' with 8-bit activations are."""
     assert len(windows) == 3
-    theirs = np.mean([loss(oracle.logits(window), window) for window in windows])
-    assert np.exp(our_loss - theirs) == pytest.approx(1.0, abs=0.005)
+    theirs = [oracle.logits(window) for window in windows]
+    loss_of_theirs = np.mean([loss(logits, window) for logits, window in zip(theirs, windows, strict=True)])
+    assert np.exp(our_loss - loss_of_theirs) == pytest.approx(1.0, abs=0.005)
+    divergence = kl_divergence(theirs[0], native.logits(windows[0]))
+    assert divergence.mean() < 0.01
 
 
 def test_perplexity_with_quantised_cache(starter_model: Path, our_loss: float, windows: list[list[int]]) -> None:
