@@ -36,7 +36,7 @@ class CardView(QScrollArea):
         body = QWidget(self)
         body.setObjectName("pageBody")
         self._layout = QVBoxLayout(body)
-        self._layout.setContentsMargins(24, 20, 20, 24)
+        self._layout.setContentsMargins(20, 20, 20, 24)
         self._layout.setSpacing(10)
         self.title = QLabel(body)
         self.title.setObjectName("pageTitle")
@@ -71,7 +71,6 @@ class CardView(QScrollArea):
         buttons = QHBoxLayout()
         buttons.addWidget(self.more)
         buttons.addWidget(self.page_button)
-        buttons.addWidget(self.measure)
         buttons.addStretch(1)
         for widget in (self.title, self.owner):
             self._layout.addWidget(widget)
@@ -79,6 +78,7 @@ class CardView(QScrollArea):
         self._layout.addWidget(self.notice)
         self._layout.addWidget(self.table)
         self._layout.addWidget(self.companions)
+        self._layout.addWidget(self.measure, 0, Qt.AlignmentFlag.AlignLeft)
         self._layout.addLayout(buttons)
         self._layout.addWidget(self.description)
         self._layout.addStretch(1)
@@ -142,6 +142,7 @@ class CardView(QScrollArea):
     def _show_pills(self) -> None:
         while item := self._pills.takeAt(0):
             if widget := item.widget():
+                widget.hide()
                 widget.deleteLater()
         card = self.controller.card
         if card is None:
@@ -159,6 +160,7 @@ class CardView(QScrollArea):
     def _fill_table(self) -> None:
         while item := self._table_layout.takeAt(0):
             if widget := item.widget():
+                widget.hide()
                 widget.deleteLater()
         self.rows = []
         card = self.controller.card

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
@@ -29,6 +30,8 @@ class DetailsDrawer(QScrollArea):
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.entry: LibraryEntry | None = None
+        self._shown: Path | None = None  # whose metadata stands in the table
+        self._fact_labels: list[tuple[QLabel, QLabel]] = []
         body = QWidget(self)
         body.setObjectName("drawerBody")
         layout = QVBoxLayout(body)
@@ -90,7 +93,6 @@ class DetailsDrawer(QScrollArea):
         self.ordered.emit(name)
 
     def show_entry(self, entry: LibraryEntry | None) -> None:
-        moved = entry is None or self.entry is None or entry.path != self.entry.path
         self.entry = entry
         self.setVisible(entry is not None)
         if entry is None:
@@ -104,7 +106,8 @@ class DetailsDrawer(QScrollArea):
         self.quirks.setText("\n".join(f"•  {quirk}" for quirk in quirks))
         self.quirks.setVisible(bool(quirks))
         self._show_buttons(entry)
-        if moved:
+        if entry.path != self._shown:
+            self._shown = entry.path
             self.metadata.clear()
             self.show_verifying(None)
 
@@ -117,17 +120,24 @@ class DetailsDrawer(QScrollArea):
         self.buttons["fetch"].setVisible(bool(entry.missing and entry.repository))
 
     def _show_facts(self, rows: list[tuple[str, str]]) -> None:
-        while item := self.facts.takeAt(0):
-            if widget := item.widget():
-                widget.deleteLater()
-        for row, (name, value) in enumerate(rows):
-            left, right = QLabel(name, self), QLabel(value, self)
-            left.setObjectName("settingHelp")
-            right.setObjectName("factValue")
-            right.setTextFormat(Qt.TextFormat.PlainText)
-            right.setWordWrap(True)
-            self.facts.addWidget(left, row, 0, Qt.AlignmentFlag.AlignTop)
-            self.facts.addWidget(right, row, 1)
+        while len(self._fact_labels) < len(rows):
+            self._fact_labels.append(self._add_fact(len(self._fact_labels)))
+        for position, (left, right) in enumerate(self._fact_labels):
+            name, value = rows[position] if position < len(rows) else ("", "")
+            left.setText(name)
+            right.setText(value)
+            left.setVisible(bool(name))
+            right.setVisible(bool(name))
+
+    def _add_fact(self, row: int) -> tuple[QLabel, QLabel]:
+        left, right = QLabel(self.widget()), QLabel(self.widget())
+        left.setObjectName("settingHelp")
+        right.setObjectName("factValue")
+        right.setTextFormat(Qt.TextFormat.PlainText)
+        right.setWordWrap(True)
+        self.facts.addWidget(left, row, 0, Qt.AlignmentFlag.AlignTop)
+        self.facts.addWidget(right, row, 1)
+        return left, right
 
     def show_verifying(self, fraction: float | None) -> None:
         """How far a check is; None when none is running."""

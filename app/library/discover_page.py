@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QSplitter, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QToolButton, QVBoxLayout, QWidget
 
 from app.library.card_controller import CardController
 from app.library.card_view import CardView
 from app.library.library_controller import LibraryController
 from app.library.notice import Notice
+from app.library.panes import Panes
 from app.library.results_list import ResultsList
 from app.library.results_model import ResultRow, ResultsModel, curated_row, found_row
 from app.library.search_controller import SearchController
@@ -32,13 +33,13 @@ class DiscoverPage(QWidget):
         self.field.returnPressed.connect(self.search.again)
         self.sort = QComboBox(self)
         for value, words in (
-            ("downloads", tr("Most downloaded")),
-            ("likes", tr("Most liked")),
+            ("downloads", tr("Downloads")),
+            ("likes", tr("Likes")),
             ("recent", tr("Newest")),
         ):
             self.sort.addItem(words, value)
         self.sort.setAccessibleName(tr("Order"))
-        self.sort.setMaximumWidth(176)
+        self.sort.setToolTip(tr("Order"))
         self.sort.currentIndexChanged.connect(lambda: self.search.sort(self.sort.currentData()))
         self.key = QToolButton(self)
         self.key.setObjectName("quiet")
@@ -76,18 +77,9 @@ class DiscoverPage(QWidget):
         column.addWidget(self.heading)
         column.addWidget(self.notice)
         column.addWidget(self.list, 1)
-        splitter = QSplitter(Qt.Orientation.Horizontal, self)
-        splitter.setObjectName("splitter")
-        splitter.setHandleWidth(1)
-        splitter.addWidget(left)
-        splitter.addWidget(self.view)
-        splitter.setSizes([420, 480])
-        splitter.setChildrenCollapsible(False)
-        left.setMinimumWidth(300)
-        self.view.setMinimumWidth(320)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(splitter)
+        layout.addWidget(Panes(left, self.view, (390, 480), self))
 
     def show_results(self) -> None:
         search, services = self.search, self._library.services

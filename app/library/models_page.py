@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, QTimer, QUrl, Signal
+from PySide6.QtCore import QSize, QTimer, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFileDialog,
@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QMenu,
     QMessageBox,
     QPushButton,
-    QSplitter,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -26,6 +25,7 @@ from app.library.library_controller import LibraryController
 from app.library.metadata_table import read_pairs
 from app.library.models_table import ModelsTable
 from app.library.notice import Notice
+from app.library.panes import Panes
 from app.library.rows import table_entries
 from app.theme.theme import Theme
 from app.translation import tr
@@ -80,18 +80,9 @@ class ModelsPage(QWidget):
         column.addLayout(line)
         column.addWidget(self.notice)
         column.addWidget(self.table, 1)
-        splitter = QSplitter(Qt.Orientation.Horizontal, self)
-        splitter.setObjectName("splitter")
-        splitter.setHandleWidth(1)
-        splitter.addWidget(left)
-        splitter.addWidget(self.drawer)
-        splitter.setStretchFactor(0, 1)
-        splitter.setSizes([700, 310])
-        splitter.setChildrenCollapsible(False)
-        self.drawer.setMinimumWidth(290)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(splitter)
+        layout.addWidget(Panes(left, self.drawer, (700, 310), self))
 
     def _more_button(self) -> QToolButton:
         menu = QMenu(self)

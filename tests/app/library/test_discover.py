@@ -114,7 +114,7 @@ def test_opening_a_card_makes_three_requests_and_shows_models_not_files(library,
     assert len(library.hub.requests) == 3
     labels = {one.model.quantization: one for one in page.view.rows}
     assert set(labels) == {"Q4_K_M", "Q8_0", "IQ1_BN", "Q6_K"}
-    assert "in 2 files" in labels["Q8_0"].size_label.text()
+    assert "in 2 files" in labels["Q8_0"].name.text()
     assert "In pieces" in labels["Q6_K"].pill.text()
     assert not labels["Q6_K"].button.isEnabled()
     assert "mmproj" in page.view.companions.text()
