@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -217,8 +218,9 @@ class Downloads:
             threads = [one.thread for one in self._downloads if one.thread is not None]
             for download in self._downloads:
                 self._halt(download, download.state, "")
+        deadline = time.monotonic() + seconds
         for thread in threads:
-            thread.join(seconds)
+            thread.join(max(0.0, deadline - time.monotonic()))
         self._file.close()
 
     # --- views ----------------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ class FileDownload:
         The network may fail as long as it likes: that is waited for. Raises what needs the owner: HubError,
         FileError (DiskFullError, VerificationError, BusyError); StoppedError after `abort`.
         """
+        if self.source.size <= 0:
+            raise ProtocolError(f"The hub says that {self.source.path} is empty.", remedy="Choose another file.")
         if self._already_there():
             return
         try:

@@ -131,7 +131,12 @@ class PartFile:
             os.fsync(self._file.fileno())
             self._file.close()
             _rename(self.path, self.target)
-            source = self.source
+        except OSError as error:
+            if error.errno in _FULL:  # some file systems say so only now
+                raise self.shortfall() from error
+            raise _file_error(self.target, error) from error
+        source = self.source
+        with contextlib.suppress(OSError):  # the file is whole and in its place; without a record it is hashed again
             write_record(
                 self.target,
                 found,
@@ -140,8 +145,6 @@ class PartFile:
                 remote_path=source.path,
             )
             journal_path(self.target).unlink(missing_ok=True)
-        except OSError as error:
-            raise _file_error(self.target, error) from error
 
     def close(self) -> None:
         """Let go of the file; what is there stays for the next time."""
@@ -174,6 +177,8 @@ def _file_error(target: Path, error: OSError) -> FileError:
             done="What is already here stays.",
             remedy="Change the folder's permissions, or choose another models folder.",
         )
+    if error.errno in _FULL:
+        return DiskFullError(str(target.parent), MARGIN)
     if isinstance(error, FileNotFoundError):
         return FileError(
             f"The unfinished file of {target.name} was removed by another program.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import pytest
 from engine.errors import FileError
 from engine.hub import file_download, journal, partfile
 from engine.hub.connection import Connection
-from engine.hub.errors import BusyError, ChangedError, NotFoundError, ProtocolError, StoppedError
+from engine.hub.errors import BusyError, ChangedError, DiskFullError, NotFoundError, ProtocolError, StoppedError
 from engine.hub.file_download import FileDownload
 from engine.hub.journal import Source, journal_path, kept_bytes, part_path, save_journal
 from engine.hub.partfile import PartFile
@@ -218,6 +220,31 @@ def test_xet_backed_repository(hub: FakeHub, connect: Connect, tmp_path: Path, s
     fetch(connect(), source, tmp_path / FILE)
     assert (tmp_path / FILE).read_bytes() == CONTENT.read(0, SIZE)
     assert not hub.seen("hub", "xet-read-token")
+
+
+def test_disk_that_is_full_only_at_the_end(
+    hub: FakeHub, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, fsync = publish(hub, CONTENT), os.fsync
+
+    def full(fd: int) -> None:
+        if os.fstat(fd).st_size == SIZE:  # the model itself, not its journal
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(partfile.os, "fsync", full)
+    with pytest.raises(DiskFullError):
+        fetch(connect(), source, tmp_path / FILE)
+    monkeypatch.setattr(partfile.os, "fsync", fsync)
+    assert not (tmp_path / FILE).exists()
+    sent = hub.sent
+    fetch(connect(), source, tmp_path / FILE)
+    assert hub.sent == sent
+
+
+def test_empty_file_is_refused(hub: FakeHub, connect: Connect, tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="is empty"):
+        fetch(connect(), publish(hub, Noise(0)), tmp_path / FILE)
+    assert not (tmp_path / FILE).exists()
 
 
 def test_identity_encoding_is_asked_for_always(hub: FakeHub, connect: Connect, tmp_path: Path) -> None:
