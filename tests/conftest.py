@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of the seeded soak and fuzz tests")
+    parser.addoption("--device", action="store_true", help="run the CUDA kernels' tests on an NVIDIA GPU")
+    parser.addoption("--cuda-library", help="another build of the CUDA kernels for the host (sanitizers, mutations)")
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,23 @@ Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 
 TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+FLOAT_TYPES = ("F32", "F16", "BF16")
+# Byte ranges of a block that hold quants; zeroing them leaves the offset that each weight is d * q away from.
+QUANT_BYTES = {
+    "Q4_0": [(2, 18)], "Q4_1": [(4, 20)], "Q5_0": [(2, 22)], "Q5_1": [(4, 24)], "Q8_0": [(2, 34)],
+    "Q2_K": [(16, 80)], "Q3_K": [(0, 96)], "Q4_K": [(16, 144)], "Q5_K": [(16, 176)], "Q6_K": [(0, 192)],
+}  # fmt: skip
+
+
+def magnitude(raw: Bytes, name: str) -> NDArray[np.float64]:
+    """[rows, cols]: |d * q| + |offset| or more, for weights d * q + offset: what roundings are relative to."""
+    weights = np.abs(dequantize(raw, name).astype(np.float64))
+    if name in FLOAT_TYPES:
+        return weights
+    offsets = raw.reshape(-1, row_bytes(name, block_elements(name))).copy()
+    for begin, end in QUANT_BYTES[name]:
+        offsets[:, begin:end] = 0
+    return weights + 2 * np.abs(dequantize(offsets.reshape(raw.shape), name).astype(np.float64))
 
 
 def type_id(name: str) -> int:

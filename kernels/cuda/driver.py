@@ -1,0 +1,103 @@
+"""The kernels on an NVIDIA GPU: compiled by NVRTC when first needed, loaded and launched through the driver API.
+
+A context must be current in the calling thread: torch's, or one of `retain_primary_context`. Launches go to the stream
+that is passed, so they land in a CUDA graph that is being captured there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels.cuda import nvrtc, source
+from kernels.cuda.kernel_set import Dim, LaunchError
+
+_LARGE_SHARED = 48 << 10  # more needs to be asked for, once per kernel
+_MAX_DYNAMIC_SHARED, _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 8, 75, 76  # attributes of functions and of devices
+
+
+class Driver:
+    """libcuda by ctypes; `library` names another implementation of it."""
+
+    def __init__(self, library: Path | None = None) -> None:
+        name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+        try:
+            self.library = ctypes.CDLL(str(library or name))
+        except OSError as error:
+            raise LaunchError(f"no NVIDIA driver: {error}") from error
+        self.library.cuLaunchKernel.argtypes = [ctypes.c_void_p] + [ctypes.c_uint] * 7 + [ctypes.c_void_p] * 3
+        self.check(self.library.cuInit(0))
+
+    def check(self, code: int, what: str = "CUDA") -> None:
+        if code:
+            text = ctypes.c_char_p()
+            self.library.cuGetErrorString(code, ctypes.byref(text))
+            raise LaunchError(f"{what}: {(text.value or b'unknown error').decode()} ({code})")
+
+    def retain_primary_context(self, device: int = 0) -> None:
+        """Makes the device's primary context, the one torch uses, current in this thread."""
+        context = ctypes.c_void_p()
+        self.check(self.library.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+        self.check(self.library.cuCtxSetCurrent(context))
+
+    def capability(self, device: int = 0) -> int:
+        """10 * major + minor."""
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.check(self.library.cuDeviceGetAttribute(ctypes.byref(major), _CAPABILITY_MAJOR, device))
+        self.check(self.library.cuDeviceGetAttribute(ctypes.byref(minor), _CAPABILITY_MINOR, device))
+        return 10 * major.value + minor.value
+
+
+class DriverKernels:
+    """A KernelSet for one device. Compiled units are kept in the folder `cache`."""
+
+    def __init__(self, driver: Driver, cache: Path, device: int = 0) -> None:
+        self._driver = driver
+        self._cache = cache
+        self._target = nvrtc.target(driver.capability(device))
+        self._functions: dict[str, tuple[ctypes.c_void_p, source.Signature]] = {}
+        self._modules: dict[str, ctypes.c_void_p] = {}
+        self._large: set[str] = set()
+
+    def launch(
+        self, name: str, grid: Dim, block: Dim, args: Sequence[source.Argument], shared: int = 0, stream: int = 0
+    ) -> None:
+        function, signature = self._functions.get(name) or self._load(name)
+        if shared > _LARGE_SHARED and name not in self._large:
+            code = self._driver.library.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+            self._driver.check(code, f"{name} with {shared} bytes of shared memory")
+            self._large.add(name)
+        packed, alive = signature.pack(args)
+        code = self._driver.library.cuLaunchKernel(function, *grid, *block, shared, stream, packed, None)
+        del alive
+        if code:
+            self._driver.check(code, name)
+
+    def load(self, names: Sequence[str]) -> None:
+        """Compiles and loads what these kernels need, ahead of their first launch (loading breaks a capture)."""
+        for name in names:
+            self._functions.get(name) or self._load(name)
+
+    def _load(self, name: str) -> tuple[ctypes.c_void_p, source.Signature]:
+        signature, function = source.signatures()[name], ctypes.c_void_p()
+        module = self._module(signature.unit)
+        code = self._driver.library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self._driver.check(code, name)
+        self._functions[name] = function, signature
+        return self._functions[name]
+
+    def _module(self, unit: source.Unit) -> ctypes.c_void_p:
+        if unit.name not in self._modules:
+            image, module = nvrtc.load_or_compile(unit, self._target, self._cache), ctypes.c_void_p()
+            self._driver.check(self._driver.library.cuModuleLoadData(ctypes.byref(module), image), unit.name)
+            self._modules[unit.name] = module
+        return self._modules[unit.name]
+
+
+@functools.cache
+def driver() -> Driver:
+    """The system's driver. Raises LaunchError where there is none."""
+    return Driver()

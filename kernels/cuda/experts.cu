@@ -1,0 +1,93 @@
+// Routing of tokens to experts; the products themselves are in weights.cu.
+#include "language.cuh"
+
+namespace {
+
+constexpr float kLargest = 3.402823466e+38f;
+
+// NaN counts as the lowest logit, so that choices and weights are always defined.
+inline float finite(float x) { return x >= -kLargest ? fminf(x, kLargest) : -kLargest; }
+
+}  // namespace
+
+// The top_k highest of the logits [n][experts], the lower number first where they are equal, and their weights:
+// softmax over all experts, or a sigmoid of each; `normalise`: divided by their sum; then times `scale`.
+// grid (n), one warp; dynamic shared memory: experts floats.
+KERNEL(router, 32, (const float* logits, int* ids, float* weights, int experts, int top_k, int sigmoid, int normalise,
+                    float scale)) {
+  DYNAMIC_SHARED(float, open);  // logits; -infinity: taken
+  const int lane = threadIdx.x;
+  logits += (long long)blockIdx.x * experts;
+  ids += (long long)blockIdx.x * top_k, weights += (long long)blockIdx.x * top_k;
+  float peak = -kLargest;
+  for (int e = lane; e < experts; e += kWarp) open[e] = finite(logits[e]), peak = fmaxf(peak, open[e]);
+  peak = warp_max(peak);
+  float total = 0.0f;
+  for (int e = lane; e < experts; e += kWarp) total += expf(open[e] - peak);
+  total = warp_sum(total);
+  float chosen = 0.0f;
+  for (int k = 0; k < top_k; ++k) {
+    float best = -infinity();
+    int id = 0x7fffffff;
+    for (int e = lane; e < experts; e += kWarp)
+      if (open[e] > best) best = open[e], id = e;
+#pragma unroll
+    for (int bits = 16; bits; bits >>= 1) {
+      const float other = __shfl_xor_sync(kAllLanes, best, bits);
+      const int other_id = __shfl_xor_sync(kAllLanes, id, bits);
+      if (other > best || (other == best && other_id < id)) best = other, id = other_id;
+    }
+    const float weight = sigmoid ? 1.0f / (1.0f + expf(-best)) : expf(best - peak) / total;
+    chosen += weight;
+    if (id % kWarp == lane) open[id] = -infinity();  // only this lane looks at it
+    if (lane == 0) ids[k] = id, weights[k] = weight;
+  }
+  __syncwarp();
+  const float factor = normalise && chosen > 0.0f ? scale / chosen : scale;
+  for (int k = lane; k < top_k; k += kWarp) weights[k] *= factor;
+}
+
+// Sorts the pairs (activation row, k) by expert, those whose expert is here (a non-null pointer in `table`): the pairs of
+// expert e become sorted[starts[e] … starts[e + 1]), in any order; starts has experts + 1 entries. One block of 256
+// threads; dynamic shared memory: experts ints.
+KERNEL(group_pairs, 256, (const uint8_t* const* table, const int* ids, int* starts, int* sorted, int experts, int pairs)) {
+  DYNAMIC_SHARED(int, cursor);
+  const auto is_here = [&](int id) { return id >= 0 && id < experts && table[id]; };
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) cursor[e] = 0;
+  __syncthreads();
+  for (int p = threadIdx.x; p < pairs; p += blockDim.x)
+    if (is_here(ids[p])) atomicAdd(&cursor[ids[p]], 1);
+  __syncthreads();
+  if (threadIdx.x < kWarp) {  // counts to starts: a warp adds up 32 at a time
+    int begin = 0;
+    for (int first = 0; first < experts; first += kWarp) {
+      const int e = first + threadIdx.x, count = e < experts ? cursor[e] : 0;
+      int upto = count;
+#pragma unroll
+      for (int step = 1; step < kWarp; step *= 2) {
+        const int below = __shfl_sync(kAllLanes, upto, int(threadIdx.x) - step < 0 ? 0 : threadIdx.x - step);
+        if (int(threadIdx.x) >= step) upto += below;
+      }
+      if (e < experts) starts[e] = cursor[e] = begin + upto - count;
+      begin += __shfl_sync(kAllLanes, upto, kWarp - 1);
+    }
+    if (threadIdx.x == 0) starts[experts] = begin;
+  }
+  __syncthreads();
+  for (int p = threadIdx.x; p < pairs; p += blockDim.x)
+    if (is_here(ids[p])) sorted[atomicAdd(&cursor[ids[p]], 1)] = p;
+}
+
+// y[n] = sum over k of weights[n][k] * x[n][k], over the experts that are here, in the order of k. grid (n, width / 256).
+KERNEL(combine_experts, 256, (const uint8_t* const* table, const int* ids, const float* weights, const float* x, float* y,
+                              int experts, int width, int top_k)) {
+  const int i = blockIdx.y * blockDim.x + threadIdx.x;
+  if (i >= width) return;
+  float sum = 0.0f;
+  for (int k = 0; k < top_k; ++k) {
+    const long long pair = (long long)blockIdx.x * top_k + k;
+    const int id = ids[pair];
+    if (id >= 0 && id < experts && table[id]) sum += weights[pair] * x[pair * width + i];
+  }
+  y[(long long)blockIdx.x * width + i] = sum;
+}

@@ -1,0 +1,253 @@
+"""One method per operation: which kernel, with which grid, block and shared memory. Works with either kernel set.
+
+Every pointer is an address on the kernel set's device. Activations are float32 rows [n, width]. Where a matrix is
+quantised its input is `Int8Rows`, made by `quantize`; where it is float, the float rows themselves with `facts` 0
+(`rows_of`). All of it may be captured into a CUDA graph: nothing here depends on what the memory holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kernels.cuda.kernel_set import KernelSet
+from kernels.cuda.source import CACHE_TYPES, FLOAT_TYPES, WEIGHT_TYPES
+
+SILU, GELU = 0, 1
+ROWS_PER_BLOCK, TILE = 8, 64  # of the matrix-vector and of the matrix-matrix kernels
+MATVEC_MOST = 8  # rows of activations up to which the matrix-vector kernel is used
+HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
+FACTS_BYTES, EXTENT_BYTES = 8, 8
+K_TYPES = (10, 11, 12, 13, 14)
+
+
+class Rows(NamedTuple):
+    """Activations as a matrix takes them: addresses of the values and, for int8, of their facts (else 0)."""
+
+    values: int
+    facts: int = 0
+
+
+def int8_bytes(n: int, cols: int) -> tuple[int, int]:
+    """Bytes of the values and of the facts of n quantised rows."""
+    return n * cols, n * (cols // 32) * FACTS_BYTES
+
+
+class Matrix(NamedTuple):
+    """Raw GGUF rows, 16-byte aligned."""
+
+    address: int
+    type_id: int
+    rows: int
+    cols: int
+
+
+class ExpertTable(NamedTuple):
+    """Stacked matrices as an array of pointers on the device, one per expert; null: that expert is not here."""
+
+    address: int
+    type_id: int
+    experts: int
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One layer's paged KV cache; see kernels/cuda/attention.cu for its layout."""
+
+    keys: int
+    values: int
+    type_id: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    block_tokens: int
+
+    def __post_init__(self) -> None:
+        step = 32 if self.type_id == 8 else 8
+        if self.type_id not in CACHE_TYPES or self.key_dim % step or self.value_dim % step or self.value_dim > 1024:
+            raise ValueError(f"no CUDA kernel for a cache of type {self.type_id}, {self.key_dim} x {self.value_dim}")
+
+
+class Places(NamedTuple):
+    """Where the batch's tokens are: int32 arrays [n], [n] and [sequences, table_blocks]."""
+
+    positions: int
+    sequences: int
+    tables: int
+    table_blocks: int
+
+
+class Operations:
+    def __init__(self, kernels: KernelSet, stream: int = 0) -> None:
+        self._kernels = kernels
+        self.stream = stream
+
+    def _launch(self, name: str, grid: tuple[int, ...], threads: int, *args: int | float, shared: int = 0) -> None:
+        x, y, z = (*grid, 1, 1)[:3]
+        self._kernels.launch(name, (x, y, z), (threads, 1, 1), args, shared, self.stream)
+
+    # ---- rows ----
+
+    def quantize(self, x: int, out: Rows, n: int, cols: int, type_id: int) -> None:
+        """Float rows to int8, as matrices of this type take them."""
+        lanes_per_scale = 32 if type_id in K_TYPES else 4
+        self._launch("quantize", (n, _chunks(cols, 1024)), 128, x, *out, cols, lanes_per_scale)
+
+    def rms_norm(self, x: int, weight: int, y: int, n: int, width: int, epsilon: float) -> None:
+        self._launch("rms_norm", (n,), 256, x, 0, weight, 0, y, width, epsilon)
+
+    def add_rms_norm(
+        self, x: int, residual: int, weight: int, sums: int, y: int, n: int, width: int, epsilon: float
+    ) -> None:
+        """sums = x + residual; y = its norm. `sums` may be x or residual."""
+        self._launch("rms_norm", (n,), 256, x, residual, weight, sums, y, width, epsilon)
+
+    def rope_table(self, positions: int, frequencies: int, table: int, n: int, pairs: int, magnitude: float) -> None:
+        """table: [n, 2, pairs] floats, for every `rope` of this batch with these frequencies."""
+        self._launch("rope_table", (n,), 128, positions, frequencies, table, pairs, magnitude)
+
+    def rope(self, x: int, table: int, n: int, heads: int, head_dim: int, pairs: int, halves: bool) -> None:
+        """In place. halves: mode "neox", else "norm"."""
+        self._launch("rope", (n,), 256, x, table, heads, head_dim, pairs, int(halves))
+
+    def glu(self, gate: int, up: int, y: int, count: int, activation: int = SILU) -> None:
+        self._launch("glu", (_chunks(count, 256),), 256, gate, up, y, count, activation)
+
+    def add(self, a: int, b: int, y: int, count: int) -> None:
+        self._launch("add", (_chunks(count, 256),), 256, a, b, y, count)
+
+    def scale(self, x: int, y: int, count: int, factor: float) -> None:
+        self._launch("scale", (_chunks(count, 256),), 256, x, y, count, factor)
+
+    def select_rows(self, x: int, rows: int, y: int, count: int, width: int) -> None:
+        """y[i] = x[rows[i]]; rows: int32 [count]."""
+        self._launch("select_rows", (count,), 256, x, rows, y, width)
+
+    # ---- matrices ----
+
+    def embed(self, table: Matrix, tokens: int, y: int, n: int) -> None:
+        """tokens: int32 [n]; one outside the table gives a row of NaN."""
+        name = f"embed_{WEIGHT_TYPES[table.type_id]}"
+        self._launch(name, (n,), 128, table.address, tokens, y, table.rows, table.cols)
+
+    def linear(self, w: Matrix, x: Rows, y: int, n: int, bias: int = 0, residual: int = 0) -> None:
+        """y = x w^T + bias + residual. bias: [rows]; residual: [n, rows], may be y."""
+        if n <= MATVEC_MOST:
+            self.matvec(w, x, y, n, bias, residual)
+        else:
+            self.matmul(w, x, y, n, bias, residual)
+
+    def matvec(self, w: Matrix, x: Rows, y: int, n: int, bias: int = 0, residual: int = 0) -> None:
+        name, grid = f"matvec_{WEIGHT_TYPES[w.type_id]}", (_chunks(w.rows, ROWS_PER_BLOCK), n)
+        self._launch(name, grid, 128, w.address, *x, bias, residual, y, w.rows, w.cols)
+
+    def matmul(self, w: Matrix, x: Rows, y: int, n: int, bias: int = 0, residual: int = 0) -> None:
+        name, grid = f"matmul_{WEIGHT_TYPES[w.type_id]}", (_chunks(w.rows, TILE), _chunks(n, TILE))
+        self._launch(name, grid, 128, w.address, 0, 0, 0, 1, *x, bias, residual, y, w.rows, w.cols, n)
+
+    # ---- experts ----
+
+    def router(
+        self,
+        logits: int,
+        ids: int,
+        weights: int,
+        n: int,
+        experts: int,
+        top_k: int,
+        sigmoid: bool = False,
+        normalise: bool = True,
+        scale: float = 1.0,
+    ) -> None:
+        """logits [n, experts] to ids (int32) and weights [n, top_k]."""
+        args = (logits, ids, weights, experts, top_k, int(sigmoid), int(normalise), scale)
+        self._launch("router", (n,), 32, *args, shared=4 * experts)
+
+    def experts_gate_up(
+        self, gate: ExpertTable, up: ExpertTable, ids: int, x: Rows, y: int, n: int, top_k: int, activation: int = SILU
+    ) -> None:
+        """For few rows: y [n, top_k, rows] = activation(gate x) * up x; zeros for absent experts."""
+        if gate[1:] != up[1:]:
+            raise ValueError(f"gate and up must be alike: {gate}, {up}")
+        grid = (_chunks(gate.rows, ROWS_PER_BLOCK), top_k, n)
+        args = (gate.address, up.address, ids, *x, y, gate.experts, gate.rows, gate.cols, top_k, activation)
+        self._launch(f"experts_gate_up_{WEIGHT_TYPES[gate.type_id]}", grid, 128, *args)
+
+    def experts_down(self, down: ExpertTable, ids: int, weights: int, x: Rows, y: int, n: int, top_k: int) -> None:
+        """For few rows: y [n, rows] = the weighted sum over the experts that are here; x: [n, top_k, cols]."""
+        grid = (_chunks(down.rows, ROWS_PER_BLOCK), n)
+        args = (down.address, ids, weights, *x, y, down.experts, down.rows, down.cols, top_k)
+        self._launch(f"experts_down_{WEIGHT_TYPES[down.type_id]}", grid, 128, *args)
+
+    def group_pairs(self, table: ExpertTable, ids: int, starts: int, pairs: int, n: int, top_k: int) -> None:
+        """For many rows: starts (int32 [experts + 1]) and pairs (int32 [n * top_k]) for experts_matmul."""
+        args = (table.address, ids, starts, pairs, table.experts, n * top_k)
+        self._launch("group_pairs", (1,), 256, *args, shared=4 * table.experts)
+
+    def experts_matmul(
+        self, table: ExpertTable, starts: int, pairs: int, x: Rows, y: int, n: int, pairs_per_input: int
+    ) -> None:
+        """y [pair, rows] = expert(pair) x[pair / pairs_per_input]; n: most pairs that one expert can have."""
+        grid = (_chunks(table.rows, TILE), _chunks(n, TILE), table.experts)
+        args = (0, table.address, starts, pairs, pairs_per_input, *x, 0, 0, y, table.rows, table.cols, 0)
+        self._launch(f"matmul_{WEIGHT_TYPES[table.type_id]}", grid, 128, *args)
+
+    def combine_experts(
+        self, table: ExpertTable, ids: int, weights: int, x: int, y: int, n: int, width: int, top_k: int
+    ) -> None:
+        """y [n, width] = the weighted sum of x [n, top_k, width] over the experts that are here."""
+        args = (table.address, ids, weights, x, y, table.experts, width, top_k)
+        self._launch("combine_experts", (n, _chunks(width, 256)), 256, *args)
+
+    # ---- attention ----
+
+    def kv_store(self, cache: Cache, k: int, v: int, at: Places, n: int) -> None:
+        args = (k, v, cache.keys, cache.values, *at[:3], cache.kv_heads, cache.key_dim, cache.value_dim)
+        name = f"kv_store_{CACHE_TYPES[cache.type_id]}"
+        self._launch(name, (n, cache.kv_heads), 32, *args, cache.block_tokens, at.table_blocks)
+
+    def attention_decode(
+        self,
+        cache: Cache,
+        q: int,
+        out: int,
+        at: Places,
+        n: int,
+        heads: int,
+        scale: float,
+        window: int = 0,
+        partitions: int = 1,
+        partials: int = 0,
+        extents: int = 0,
+    ) -> None:
+        """q [n, heads, key_dim] to out [n, heads, value_dim]; the batch's own keys are stored already.
+
+        partitions: `partitions_for` the furthest position, or more. Above 1, partials [n, heads, partitions, value_dim]
+        floats and extents (EXTENT_BYTES each) are scratch.
+        """
+        groups = cache.kv_heads * _chunks(heads // cache.kv_heads, HEADS_PER_BLOCK)
+        shared = 4 * (HEADS_PER_BLOCK * (cache.key_dim + PARTITION) + 1024)
+        dims = (heads, cache.kv_heads, cache.key_dim, cache.value_dim, cache.block_tokens, at.table_blocks)
+        args = (q, cache.keys, cache.values, *at[:3], out, partials, extents, *dims, scale, window)
+        name = CACHE_TYPES[cache.type_id]
+        self._launch(f"attention_decode_{name}", (n, groups, partitions), 128, *args, shared=shared)
+        if partitions > 1:
+            combine = (partials, extents, at.positions, out, partitions, cache.value_dim, window)
+            self._launch(f"attention_combine_{name}", (n, heads), 128, *combine)
+
+
+def partitions_for(position: int, window: int = 0) -> int:
+    """How many partitions attention_decode needs for a query at this position."""
+    first = max(0, position - window + 1) if window else 0
+    return position // PARTITION - first // PARTITION + 1
+
+
+def is_float(type_id: int) -> bool:
+    """Whether matrices of this type take float rows."""
+    return type_id in FLOAT_TYPES
+
+
+def _chunks(count: int, size: int) -> int:
+    return -(-count // size)

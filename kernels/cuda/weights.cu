@@ -1,0 +1,111 @@
+// Everything that reads a weight matrix; compiled once per type (TYPE, a struct of quant_types.cuh or
+// float_types.cuh), so that a model compiles the types it has. Matrices are raw GGUF rows, 16-byte aligned.
+//
+// Activations: for quantised weights int8 [n][cols] and Facts [n][cols / 32] (quantize in rows.cu); for float weights
+// floats [n][cols], and `facts` is not read. Outputs are floats [n][rows]. `bias` [rows] and `residual` [n][rows] are
+// added where given; `residual` may be `y`.
+#include "tiles.cuh"
+
+namespace {
+
+constexpr int kWarps = 4, kRowsPerWarp = 2, kRowsPerBlock = kWarps * kRowsPerWarp;
+
+// The rows of a matrix that this warp multiplies; past the end: the last one again.
+struct WarpRows {
+  const uint8_t* at[kRowsPerWarp];
+  int first;
+
+  WarpRows(const uint8_t* matrix, int rows, int cols) : first(blockIdx.x * kRowsPerBlock + threadIdx.x / kWarp * kRowsPerWarp) {
+#pragma unroll
+    for (int r = 0; r < kRowsPerWarp; ++r)
+      at[r] = matrix + matrix_row_bytes<TYPE>(cols) * min(first + r, rows - 1);
+  }
+};
+
+}  // namespace
+
+// y[n] = w x[n]. grid (rows / 8, n): reads the matrix once per row of activations, for a few of them.
+TYPED_KERNEL(matvec, 128, (const uint8_t* w, const uint8_t* x, const Facts* facts, const float* bias,
+                           const float* residual, float* y, int rows, int cols)) {
+  const WarpRows mine(w, rows, cols);
+  const long long out = (long long)blockIdx.y * rows;
+  float sums[kRowsPerWarp];
+  warp_dots<TYPE>(mine.at, Input{x, facts}.row<TYPE>(blockIdx.y, cols), cols, sums);
+  const int r = threadIdx.x % kWarp, row = mine.first + r;
+  if (r >= kRowsPerWarp || row >= rows) return;
+  float sum = r == 0 ? sums[0] : sums[1];
+  if (bias) sum += bias[row];
+  if (residual) sum += residual[out + row];
+  y[out + row] = sum;
+}
+
+// The first half of a mixture of experts: y[n][k] = activation(gate[id] x[n]) * (up[id] x[n]) for the k-th expert of
+// activation row n. grid (rows / 8, top_k, n). An id outside 0 … experts - 1 or a null pointer in the table: not on
+// this device, y[n][k] becomes 0.
+TYPED_KERNEL(experts_gate_up, 128, (const uint8_t* const* gate, const uint8_t* const* up, const int* ids,
+                                    const uint8_t* x, const Facts* facts, float* y, int experts, int rows, int cols,
+                                    int top_k, int activation)) {
+  const int pair = blockIdx.z * top_k + blockIdx.y, id = ids[pair];
+  const bool is_here = id >= 0 && id < experts && gate[id];
+  const int r = threadIdx.x % kWarp, row = blockIdx.x * kRowsPerBlock + threadIdx.x / kWarp * kRowsPerWarp + r;
+  float hidden = 0.0f;
+  if (is_here) {
+    const Input in = Input{x, facts}.row<TYPE>(blockIdx.z, cols);
+    float gates[kRowsPerWarp], ups[kRowsPerWarp];
+    warp_dots<TYPE>(WarpRows(gate[id], rows, cols).at, in, cols, gates);
+    warp_dots<TYPE>(WarpRows(up[id], rows, cols).at, in, cols, ups);
+    hidden = gated(r == 0 ? gates[0] : gates[1], r == 0 ? ups[0] : ups[1], activation);
+  }
+  if (r < kRowsPerWarp && row < rows) y[(long long)pair * rows + row] = hidden;
+}
+
+// The second half: y[n] = sum over k of weights[n][k] * (down[id] x[n][k]), over the experts that are here, in the
+// order of k. grid (rows / 8, n).
+TYPED_KERNEL(experts_down, 128, (const uint8_t* const* down, const int* ids, const float* weights, const uint8_t* x,
+                                 const Facts* facts, float* y, int experts, int rows, int cols, int top_k)) {
+  float totals[kRowsPerWarp] = {};
+  for (int k = 0; k < top_k; ++k) {
+    const int pair = blockIdx.y * top_k + k, id = ids[pair];
+    if (id < 0 || id >= experts || !down[id]) continue;
+    float sums[kRowsPerWarp];
+    warp_dots<TYPE>(WarpRows(down[id], rows, cols).at, Input{x, facts}.row<TYPE>(pair, cols), cols, sums);
+#pragma unroll
+    for (int r = 0; r < kRowsPerWarp; ++r) totals[r] += weights[pair] * sums[r];
+  }
+  const int r = threadIdx.x % kWarp, row = blockIdx.x * kRowsPerBlock + threadIdx.x / kWarp * kRowsPerWarp + r;
+  if (r < kRowsPerWarp && row < rows) y[(long long)blockIdx.y * rows + row] = r == 0 ? totals[0] : totals[1];
+}
+
+// Many rows of activations. With a null `table`: y[n] = w x[n], grid (rows / 64, n / 64). Else experts: the pairs
+// (activation row, expert) of expert e are pairs[starts[e] … starts[e + 1]) (group_pairs in experts.cu), and
+// y[pair] = table[e] x[pair / pairs_per_input]; grid (rows / 64, most pairs of one expert / 64, experts). Pairs of
+// absent experts are not in the list, and their y is left as it was.
+TYPED_KERNEL(matmul, 128, (const uint8_t* w, const uint8_t* const* table, const int* starts, const int* pairs,
+                           int pairs_per_input, const uint8_t* x, const Facts* facts, const float* bias,
+                           const float* residual, float* y, int rows, int cols, int n)) {
+  __shared__ ProductMemory<TYPE> memory;
+  const int begin = (table ? starts[blockIdx.z] : 0) + blockIdx.y * kTile;
+  const int count = (table ? starts[blockIdx.z + 1] : n) - begin, row0 = blockIdx.x * kTile, place = threadIdx.x / 2;
+  if (count <= 0) return;
+  const uint8_t* const matrix = table ? table[blockIdx.z] : w;
+  const uint8_t* const row = matrix + matrix_row_bytes<TYPE>(cols) * min(row0 + place, rows - 1);
+  const int last = begin + min(place, count - 1);
+  const Input in = Input{x, facts}.row<TYPE>(table ? pairs[last] / pairs_per_input : last, cols);
+  multiply<TYPE>(memory, row, in, cols, count, [&](int r, int t, float sum) {
+    if (row0 + r >= rows) return;
+    const long long at = (long long)(table ? pairs[begin + t] : begin + t) * rows + row0 + r;
+    if (bias) sum += bias[row0 + r];
+    if (residual) sum += residual[at];
+    y[at] = sum;
+  });
+}
+
+// y[n] = table[tokens[n]] as floats. grid (n). A token outside the table gives NaN.
+TYPED_KERNEL(embed, 128, (const uint8_t* table, const int* tokens, float* y, int vocabulary, int cols)) {
+  const int token = tokens[blockIdx.x];
+  const bool is_known = token >= 0 && token < vocabulary;
+  y += (long long)blockIdx.x * cols;
+  dequantize_row<TYPE>(table + matrix_row_bytes<TYPE>(cols) * (is_known ? token : 0), cols, [&](int i, float value) {
+    y[i] = is_known ? value : not_a_number();
+  });
+}

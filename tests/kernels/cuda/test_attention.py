@@ -1,0 +1,178 @@
+"""The paged cache, bit for bit as the CPU fills it, and attention over it against float64.
+
+Bound, decode: a score is a sum of key_dim products, off by at most (key_dim / 8 + 8) roundings of 2^-24 relative to
+scale * sum |q||k| =: s; expf turns that into a relative error of its value (and adds 3 roundings), the values' sum over
+P positions adds P / 8 + 12 more. Weights relative to their sum: twice. The error is relative to sum p |v|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kernels import _cpu
+from kernels.cuda.operations import EXTENT_BYTES, Cache, Places, partitions_for
+from tests.support import program_reference as reference
+from tests.support.cuda_machine import Machine
+from tests.support.quantize import dequantize, row_bytes
+
+EPS = 2.0**-24
+TYPES = {"F32": 0, "F16": 1, "Q8_0": 8}
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Shape:
+    heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    block_tokens: int
+    lengths: tuple[int, ...]  # positions of every sequence, the new ones included
+
+    @property
+    def tables(self) -> NDArray[np.int32]:
+        """Blocks in scattered order; unused entries point nowhere."""
+        needed = [-(-length // self.block_tokens) for length in self.lengths]
+        blocks = np.random.default_rng(0).permutation(sum(needed)).astype(np.int32)
+        tables = np.full((len(needed), max(needed) + 1), 1 << 30, np.int32)
+        for s, count in enumerate(needed):
+            tables[s, :count], blocks = blocks[:count], blocks[count:]
+        return tables
+
+
+SHAPES = {
+    "grouped": Shape(6, 2, 32, 64, 5, (1, 23)),
+    "many heads": Shape(11, 1, 64, 32, 16, (40,)),
+    "alone": Shape(2, 2, 96, 96, 32, (7, 33)),
+}
+
+
+class Filled:
+    """A cache that kv_store has filled with random keys and values, and the numbers it then stands for."""
+
+    def __init__(self, machine: Machine, shape: Shape, type_name: str, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        n, self.shape, self.type_name = sum(shape.lengths), shape, type_name
+        self.positions = np.concatenate([np.arange(length) for length in shape.lengths]).astype(np.int32)
+        self.sequences = np.repeat(np.arange(len(shape.lengths)), shape.lengths).astype(np.int32)
+        self.tables = shape.tables
+        k, v = (rng.standard_normal((n, shape.kv_heads, dim)).astype(np.float32) for dim in self.dims)
+        blocks = sum(-(-length // shape.block_tokens) for length in shape.lengths)
+        self.k_raw, self.v_raw = (
+            machine.put(np.zeros((blocks, shape.kv_heads, shape.block_tokens, row_bytes(type_name, dim)), np.uint8))
+            for dim in self.dims
+        )
+        dims = (shape.kv_heads, *self.dims, shape.block_tokens)
+        self.cache = Cache(self.k_raw, self.v_raw, TYPES[type_name], *dims)
+        order = rng.permutation(n)
+        self.inputs = k[order], v[order], self.positions[order], self.sequences[order]
+        addresses = [machine.put(array) for array in self.inputs]
+        places = Places(*addresses[2:], machine.put(self.tables), self.tables.shape[1])
+        machine.operations.kv_store(self.cache, *addresses[:2], places, n)
+        self.keys, self.values = (machine.get(raw) for raw in (self.k_raw, self.v_raw))
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        return self.shape.key_dim, self.shape.value_dim
+
+    def rows(self, raw: NDArray[np.uint8], dim: int, sequence: int) -> Floats:
+        """[positions, kv_heads, dim] of a sequence, as the cache holds them."""
+        p = np.arange(self.shape.lengths[sequence])
+        size = self.shape.block_tokens
+        found = raw[self.tables[sequence, p // size], :, p % size]
+        return dequantize(found.reshape(-1, found.shape[-1]), self.type_name).reshape(len(p), -1, dim)
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_cache_is_filled_as_on_the_cpu(machine: Machine, shape: Shape, type_name: str) -> None:
+    filled = Filled(machine, shape, type_name)
+    k, v, positions, sequences = filled.inputs
+    program = _cpu.Program("scalar")
+    widths = [shape.heads * shape.key_dim, k[0].size, v[0].size, shape.heads * shape.value_dim]
+    q_value, k_value, v_value, out = (program.value(width) for width in widths)
+    layer = program.kv_layer(shape.kv_heads, *filled.dims, TYPES[type_name], shape.block_tokens)
+    keys, values = np.zeros_like(filled.keys), np.zeros_like(filled.values)
+    program.attention(q_value, k_value, v_value, layer, out, shape.heads, 1.0)
+    program.finish()
+    program.bind_kv(layer, keys, values)
+    program.write(q_value, np.zeros((len(k), widths[0]), np.float32))
+    program.write(k_value, k.reshape(len(k), -1))
+    program.write(v_value, v.reshape(len(v), -1))
+    tables = np.where(filled.tables == 1 << 30, 0, filled.tables)
+    program.run(_cpu.ThreadPool(1), reference.batch(positions, sequences, tables))
+    np.testing.assert_array_equal(filled.keys, keys)
+    np.testing.assert_array_equal(filled.values, values)
+
+
+def queries(filled: Filled, n: int) -> tuple[Floats, NDArray[np.int32]]:
+    """Up to n of the tokens (the last of every sequence among them) with a query each."""
+    rng, shape = np.random.default_rng(1), filled.shape
+    last = np.cumsum(shape.lengths) - 1
+    others = rng.permutation(np.setdiff1d(np.arange(len(filled.positions)), last))
+    tokens = np.concatenate([last, others])[:n]
+    return rng.standard_normal((len(tokens), shape.heads, shape.key_dim)).astype(np.float32) * 2, tokens
+
+
+def check(filled: Filled, tokens: NDArray[np.int32], q: Floats, out: Floats, scale: float, window: int) -> None:
+    shape = filled.shape
+    for i, token in enumerate(tokens):
+        position, sequence = filled.positions[token], filled.sequences[token]
+        first = max(0, position - window + 1) if window else 0
+        k, v = (
+            filled.rows(raw, dim, sequence) for raw, dim in zip((filled.keys, filled.values), filled.dims, strict=True)
+        )
+        expected = reference.attention(q[i], k, v, scale, first, position)
+        weighted = reference.attention(q[i], k, np.abs(v), scale, first, position)
+        group = shape.heads // shape.kv_heads
+        spread = scale * np.stack(
+            [np.abs(k[first : position + 1, h // group]) @ np.abs(q[i, h]) for h in range(shape.heads)]
+        )
+        score_error = (shape.key_dim / 8 + 8) * EPS * spread.max(-1)
+        bound = 2 * (score_error + (3 + (position + 1 - first) / 8 + 12) * EPS)[:, None] * weighted
+        assert (np.abs(out[i] - expected) <= bound).all(), (token, float(np.abs(out[i] - expected).max()))
+
+
+def run_decode(machine: Machine, filled: Filled, n: int, window: int, partitions: int | None = None) -> None:
+    q, tokens = queries(filled, n)
+    n, scale, shape = len(tokens), 0.25, filled.shape
+    positions = filled.positions[tokens]
+    places = Places(
+        machine.put(positions),
+        machine.put(filled.sequences[tokens]),
+        machine.put(filled.tables),
+        filled.tables.shape[1],
+    )
+    partitions = partitions or max(partitions_for(int(p), window) for p in positions)
+    out = machine.put(np.full((n, shape.heads, shape.value_dim), np.nan, np.float32))
+    partials = machine.put(np.full((n, shape.heads, partitions, shape.value_dim), np.nan, np.float32))
+    extents = machine.put(np.full((n, shape.heads, partitions, EXTENT_BYTES), 0xFF, np.uint8))
+    machine.operations.attention_decode(
+        filled.cache, machine.put(q), out, places, n, shape.heads, scale, window, partitions, partials, extents
+    )
+    check(filled, tokens, q, machine.get(out), scale, window)
+
+
+@pytest.mark.parametrize("window", [0, 6])
+@pytest.mark.parametrize("type_name", TYPES)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_decode_attention(machine: Machine, shape: Shape, type_name: str, window: int) -> None:
+    run_decode(machine, Filled(machine, shape, type_name), 4, window)
+
+
+@pytest.mark.parametrize("window", [0, 300])
+def test_decode_attention_over_several_partitions(machine: Machine, window: int) -> None:
+    """More partitions than some tokens need: those leave nothing, and nothing is read of them."""
+    filled = Filled(machine, Shape(3, 1, 32, 32, 16, (517, 3)), "Q8_0")
+    run_decode(machine, filled, 4, window)
+    run_decode(machine, filled, 2, window, partitions=5)
+
+
+@pytest.mark.parametrize(("type_id", "dims"), [(1, (36, 64)), (8, (64, 48)), (2, (64, 64)), (1, (64, 1032))])
+def test_a_cache_that_no_kernel_reads_is_refused(type_id: int, dims: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="no CUDA kernel for a cache"):
+        Cache(0, 0, type_id, 1, *dims, 16)

@@ -1,0 +1,80 @@
+"""Row operations against float64, within counted roundings of 2^-24 (EPS)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.cuda.operations import GELU, SILU
+from tests.support import program_reference as reference
+from tests.support.cuda_machine import Machine
+
+EPS = 2.0**-24
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("width", [1, 40, 255, 1024 + 3])
+def test_rms_norm(machine: Machine, width: int) -> None:
+    """A sum of squares of `width` terms is off by at most width / 256 + 15 roundings, half of them in the root."""
+    x, residual, weight = random(3, width, seed=1) * 5, random(3, width, seed=2), random(width, seed=3)
+    bound = (width / 512 + 16) * EPS
+    y = machine.put(np.full_like(x, np.nan))
+    machine.operations.rms_norm(machine.put(x), machine.put(weight), y, 3, width, 1e-5)
+    expected = reference.rms_norm(x, weight, 1e-5)
+    assert (np.abs(machine.get(y) - expected) <= bound * np.abs(expected)).all()
+
+    y, sums = machine.put(np.full_like(x, np.nan)), machine.put(x)
+    machine.operations.add_rms_norm(sums, machine.put(residual), machine.put(weight), sums, y, 3, width, 1e-5)
+    np.testing.assert_array_equal(machine.get(sums), x + residual)
+    expected = reference.rms_norm(x + residual, weight, 1e-5)
+    assert (np.abs(machine.get(y) - expected) <= bound * np.abs(expected)).all()
+
+
+@pytest.mark.parametrize("mode", ["norm", "neox"])
+def test_rope(machine: Machine, mode: str) -> None:
+    """Angles are exact to a rounding of half turns (pi * EPS), a cosine or sine adds two, magnitude and product two."""
+    heads, head_dim, pairs, magnitude = 3, 20, 7, 1.25
+    positions = np.array([0, 1, 511, 130_000], np.int32)
+    frequencies = (10_000.0 ** (-np.arange(pairs) / pairs)).astype(np.float32)
+    x = random(4, heads, head_dim)
+    table = machine.put(np.full((4, 2, pairs), np.nan, np.float32))
+    out = machine.put(x)
+    machine.operations.rope_table(machine.put(positions), machine.put(frequencies), table, 4, pairs, magnitude)
+    machine.operations.rope(out, table, 4, heads, head_dim, pairs, mode == "neox")
+    expected = reference.rope(x, positions, frequencies, mode, magnitude)
+    partner = reference.rope(np.abs(x), np.zeros(4), frequencies, mode, 1.0)
+    largest = np.abs(partner).max(-1, keepdims=True)
+    assert (np.abs(machine.get(out) - expected) <= 2 * magnitude * largest * (np.pi + 5) * EPS).all()
+    np.testing.assert_array_equal(machine.get(out)[..., 2 * pairs :], x[..., 2 * pairs :])
+
+
+@pytest.mark.parametrize("activation", [SILU, GELU])
+def test_glu(machine: Machine, activation: int) -> None:
+    """expf is good to two roundings of its result, and of its argument y, whose rounding counts |y| times."""
+    gate, up = random(2, 301) * 4, random(2, 301, seed=1)
+    gate[0, :4] = [-200, -80, 80, 200]
+    out = machine.put(gate)
+    machine.operations.glu(out, machine.put(up), out, gate.size, activation)
+    x = gate.astype(np.float64)
+    # Gelu's tanh form is x * sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), and so without cancellation far below zero.
+    argument = x if activation == SILU else 2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    expected = x * reference.silu(argument) / argument * up
+    steepness = np.abs(argument)
+    bound = (12 + 6 * np.minimum(steepness, 100)) * EPS * np.abs(expected) + 1e-35
+    assert (np.abs(machine.get(out) - expected) <= bound).all()
+
+
+def test_elementwise(machine: Machine) -> None:
+    a, b = random(3, 87), random(3, 87, seed=1)
+    out = machine.put(a)
+    machine.operations.add(out, machine.put(b), out, a.size)
+    np.testing.assert_array_equal(machine.get(out), a + b)
+    out = machine.put(a)
+    machine.operations.scale(out, out, a.size, 0.3)
+    np.testing.assert_array_equal(machine.get(out), a * np.float32(0.3))
+    out = machine.put(np.zeros((4, 87), np.float32))
+    machine.operations.select_rows(machine.put(a), machine.put([2, 0, 0, 1], np.int32), out, 4, 87)
+    np.testing.assert_array_equal(machine.get(out), a[[2, 0, 0, 1]])
