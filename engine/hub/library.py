@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -20,6 +20,7 @@ from engine.hub.places import Place, known_places
 from engine.hub.records import read_record
 from engine.hub.scan import Findings, Found, scan
 from engine.models.quantization import quantization_name
+from engine.models.registry import load_spec
 
 CHUNK = 1 << 20
 Progress = Callable[[int, int], None]
@@ -200,6 +201,7 @@ def _read(found: Found) -> _Inspection:
             return _Inspection(EntryState.INCOMPLETE, why, _first_facts(found.files[0]), model.quantization)
         with GGUFFile.open(found.files[0]) as file:
             facts, label = model_facts(file.metadata, file.tensors), quantization_name(file)
+            facts = replace(facts, quirks=(*facts.quirks, *_spec_quirks(file, facts)))
     except IncompleteSplitError as error:
         return _Inspection(EntryState.INCOMPLETE, str(error), None, model.quantization)
     except UnsupportedError as error:
@@ -213,6 +215,16 @@ def _read(found: Found) -> _Inspection:
     if facts.kind != "model":
         return _Inspection(EntryState.UNSUPPORTED, f"A {facts.kind}, no model of its own.", facts, label)
     return _Inspection(EntryState.READY, "", facts, model.quantization or label)
+
+
+def _spec_quirks(file: GGUFFile, facts: ModelFacts) -> tuple[str, ...]:
+    """What our own engine finds odd about the model, or why it leaves it to the compatibility engine."""
+    if not facts.native or facts.kind != "model":
+        return ()
+    try:
+        return load_spec(file).warnings
+    except EngineError as error:
+        return (f"Left to the compatibility engine: {error.cause}",)
 
 
 def _first_facts(path: Path) -> ModelFacts | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -239,6 +240,21 @@ def test_disk_that_is_full_only_at_the_end(
     sent = hub.sent
     fetch(connect(), source, tmp_path / FILE)
     assert hub.sent == sent
+
+
+def test_volume_that_holds_no_file_of_this_size(hub: FakeHub, connect: Connect, tmp_path: Path) -> None:
+    """The system itself refuses, in the middle of a block, as FAT32 does at 4 GiB."""
+    source = publish(hub, CONTENT)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_001, before[1]))
+    try:
+        with pytest.raises(FileError, match="of this size"):
+            fetch(connect(), source, tmp_path / FILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert part_path(tmp_path / FILE).stat().st_size == 300_001
+    fetch(connect(), source, tmp_path / FILE)
+    assert (tmp_path / FILE).read_bytes() == CONTENT.read(0, SIZE)
 
 
 def test_empty_file_is_refused(hub: FakeHub, connect: Connect, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from engine.hub.places import Place, known_places
 from engine.hub.records import write_record
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.small_gguf import small_gguf
+from tests.support.tiny_models import TinyModel
 
 
 @pytest.fixture
@@ -158,6 +160,16 @@ def test_states_say_why(models: Path, library: Library, data: bytes, state: Entr
     entry = only(library)
     assert entry.state is state
     assert word in entry.why
+
+
+def test_what_our_engine_thinks_of_a_model_is_a_quirk(
+    models: Path, library: Library, tiny_models: Callable[[TinyModel], Path]
+) -> None:
+    put(models / "half-Q8_0.gguf")  # a llama without most of its tensors
+    (models / "whole-F32.gguf").symlink_to(tiny_models(TinyModel("llama")))
+    half, whole = library.entries()
+    assert half.facts is not None and "compatibility engine" in half.facts.quirks[0]
+    assert whole.facts is not None and not any("compatibility" in quirk for quirk in whole.facts.quirks)
 
 
 def test_projector_beside_a_model_belongs_to_it(models: Path, library: Library) -> None:

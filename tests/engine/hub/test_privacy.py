@@ -16,6 +16,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends.fail import Keyring as NoKeyring
 
+from engine.hub import connection as connection_module
 from engine.hub.connection import PUBLIC_ENDPOINT, Connection, settings_from_environment
 from engine.hub.downloads import Downloads
 from engine.hub.errors import HubError, OfflineError, UnreachableError
@@ -229,6 +230,22 @@ def test_unknown_certificate_is_refused_and_a_given_one_accepted(
         assert open_repository(trusting, MODEL).listing.models
         fetch(trusting, source, tmp_path / "m.gguf")
         assert (tmp_path / "m.gguf").stat().st_size == 300_000
+
+
+def test_certificates_named_by_the_system_are_used(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    connection_module._certificates.cache_clear()
+    try:
+        with FakeHub(tls=context) as secure:
+            publish(secure, Noise(1000))
+            assert open_repository(connect(endpoint=secure.url), MODEL).listing.models
+    finally:
+        connection_module._certificates.cache_clear()
 
 
 @pytest.mark.parametrize("answer", ["html", "garbage"])
