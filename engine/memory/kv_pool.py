@@ -4,8 +4,9 @@ A block number means the same in every layer: block b of a layer holds keys and 
 positions, [kv_heads, block_tokens, dim]. Blocks carry a reference count, so that sequences with the same beginning
 share them; who wants to write to a shared block copies it first.
 
-The memory is one anonymous mapping, which the system commits page by page as tokens arrive. Low block numbers are
-handed out first, so that what is used stays together.
+Each layer's memory is an anonymous mapping of its own, which the system commits page by page as tokens arrive. Low
+block numbers are handed out first, so that what is used stays together. A layer's memory can be elsewhere, such as on
+the device that computes its attention.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from engine.memory.available import format_bytes
 from engine.models.graph import KVLayer
 
 BLOCK_TOKENS = 32
-_ALIGNMENT = 4096
 
 Cells = npt.NDArray[np.uint8]
 
@@ -44,6 +44,7 @@ class KVPool:
         self.quant_type = quant_type
         sizes = [size for layer in layers for size in _cell_bytes(layer, quant_type, block_tokens)]
         self.bytes_per_block = sum(sizes)
+        self._sizes = sizes
         self._arrays = _map_arrays(sizes, blocks)
         self._references = [0] * blocks
         self._free = list(range(blocks))  # a heap: the lowest number first
@@ -59,6 +60,23 @@ class KVPool:
     def layer(self, index: int) -> tuple[Cells, Cells]:
         """Keys and values of one layer, each [blocks, bytes of a block]."""
         return self._arrays[2 * index], self._arrays[2 * index + 1]
+
+    def move_layer(self, index: int, keys: Cells, values: Cells) -> None:
+        """From now on the layer lives in `keys` and `values`, of the same sizes; what is in use is copied there."""
+        used = self._used_blocks
+        for at, memory in zip((2 * index, 2 * index + 1), (keys, values), strict=True):
+            array = memory.reshape(self.blocks, self._sizes[at])
+            array[:used] = self._arrays[at][:used]
+            self._arrays[at] = array
+
+    def move_layer_home(self, index: int) -> None:
+        """Back into RAM. OutOfMemoryError, with nothing changed, if there is no room."""
+        self.move_layer(index, *_map_arrays(self._sizes[2 * index : 2 * index + 2], self.blocks))
+
+    @property
+    def _used_blocks(self) -> int:
+        """All blocks in use lie below this number."""
+        return max((block + 1 for block, count in enumerate(self._references) if count), default=0)
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
@@ -103,22 +121,18 @@ def _cell_bytes(layer: KVLayer, quant_type: QuantType, tokens: int) -> tuple[int
 
 
 def _map_arrays(sizes: Sequence[int], blocks: int) -> list[Cells]:
-    offsets, total = [], 0
-    for size in sizes:
-        offsets.append(total)
-        total += -(-size * blocks // _ALIGNMENT) * _ALIGNMENT
+    """One mapping per array. Its memory goes back to the system with the last reference to it."""
     try:
-        memory = np.frombuffer(_map_anonymous(max(total, 1)), dtype=np.uint8)
+        return [
+            np.frombuffer(_map_anonymous(max(1, size * blocks)), np.uint8)[: size * blocks].reshape(blocks, size)
+            for size in sizes
+        ]
     except (OSError, OverflowError, ValueError) as error:
         raise OutOfMemoryError(
-            f"{format_bytes(total)} for the conversation's context could not be reserved.",
+            f"{format_bytes(sum(sizes) * blocks)} for the conversation's context could not be reserved.",
             done="Nothing was changed.",
             remedy="Choose a shorter context, or close other programs.",
         ) from error
-    return [
-        memory[offset : offset + size * blocks].reshape(blocks, size)
-        for offset, size in zip(offsets, sizes, strict=True)
-    ]
 
 
 def _map_anonymous(size: int) -> mmap.mmap:

@@ -22,6 +22,10 @@ class WeightStore:
         for name, handle in handles.items():
             program.bind_weight(handle, self._gguf.buffer(name), 0)
 
+    def buffer(self, name: str) -> memoryview:
+        """A tensor's bytes as they stand in the file."""
+        return self._gguf.buffer(name)
+
     def check_unchanged(self) -> None:
         """FileChangedError if a file was cut or changed since it was opened: what was computed lately may be wrong."""
         self._gguf.check_unchanged()

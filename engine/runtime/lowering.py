@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from engine.models.graph import (
     Router,
     SelectRows,
 )
+from engine.runtime.placement import MISSES, SlotLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,11 @@ def split_by_device(graph: Graph, device_of: Callable[[str], str]) -> tuple[Segm
 
 @dataclass(frozen=True, slots=True)
 class CpuProgram:
-    """A captured graph with its handles by name. `cuts` are the operations before which a run may be left."""
+    """A captured graph with its handles by name. `cuts` are the operations before which a run may be left.
+
+    `starts[i]` is where the graph's operation i begins in the program, which has none for a SlotLookup; the last entry
+    is the program's length. `masks` names, per bank, which experts the program computes.
+    """
 
     program: Program
     values: dict[str, int]
@@ -61,19 +66,33 @@ class CpuProgram:
     kv_layers: tuple[int, ...]
     logits: int
     cuts: tuple[int, ...]
+    starts: tuple[int, ...] = ()
+    masks: Mapping[str, int] = field(default_factory=dict)
 
 
-def capture(graph: Graph, *, kv_type: int, block_tokens: int, tier: TierChoice = "auto") -> CpuProgram:
+def capture(
+    graph: Graph, *, kv_type: int, block_tokens: int, tier: TierChoice = "auto", crossing: frozenset[str] = frozenset()
+) -> CpuProgram:
     """`graph` as one native program, its weights and caches yet unbound.
 
+    `crossing` values can be read and written between operations: they share no memory with values that cannot.
     UnsupportedError where the kernels refuse an operation: a norm that is not F32, a head too large.
     """
     try:
-        return _Capture(graph, Program(tier), kv_type, block_tokens).finish()
+        return _Capture(graph, Program(tier), kv_type, block_tokens, crossing).finish()
     except ValueError as refusal:
         raise UnsupportedError(
             f"Our own engine cannot compute this model: {refusal}.", remedy="It may run on the compatibility engine."
         ) from refusal
+
+
+def crossing_values(graph: Graph) -> frozenset[str]:
+    """Values that go from one placement item to another, and so may go from one device to another."""
+    items: defaultdict[str, set[str]] = defaultdict(set)
+    for op in graph.ops:
+        for value in (*op.reads, *op.writes):
+            items[value].add(op.item)
+    return frozenset(value for value, found in items.items() if len(found) > 1)
 
 
 @dataclass
@@ -82,13 +101,15 @@ class _Capture:
     program: Program
     kv_type: int
     block_tokens: int
+    crossing: frozenset[str]
+    masks: dict[str, int] = field(default_factory=dict)
     values: dict[str, int] = field(init=False)
     weights: dict[str, int] = field(init=False)
     kv_layers: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         program = self.program
-        self.values = _share_values(self.graph, program)
+        self.values = _share_values(self.graph, program, self.crossing)
         self.weights = {
             name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
         }
@@ -98,11 +119,23 @@ class _Capture:
         )
 
     def finish(self) -> CpuProgram:
+        starts = []
         for op in self.graph.ops:
+            starts.append(self.program.operation_count)
             self.emit(op)
+        starts.append(self.program.operation_count)
         self.program.finish()
         logits = self.values[self.graph.logits]
-        return CpuProgram(self.program, self.values, self.weights, self.kv_layers, logits, _cuts(self.graph))
+        return CpuProgram(
+            self.program,
+            self.values,
+            self.weights,
+            self.kv_layers,
+            logits,
+            _cuts(self.graph),
+            tuple(starts),
+            self.masks,
+        )
 
     @singledispatchmethod
     def emit(self, op: Op) -> None:
@@ -150,7 +183,14 @@ class _Capture:
     def _(self, op: Experts) -> None:
         x, ids, mix, out = (self.values[name] for name in (op.x, op.ids, op.mix, op.out))
         gate, up, down = (self.weights[name] for name in (op.gate, op.up, op.down))
-        self.program.experts(x, ids, mix, gate, up, down, out, op.activation)
+        mask = None
+        if op.item.endswith(MISSES):
+            mask = self.masks[op.item.removesuffix(MISSES)] = self.program.expert_mask(self.graph.weights[op.gate].count)
+        self.program.experts(x, ids, mix, gate, up, down, out, op.activation, mask)
+
+    @emit.register
+    def _(self, op: SlotLookup) -> None:
+        """Done beside the program: it changes ids between two of its operations."""
 
     @emit.register
     def _(self, op: Add) -> None:
@@ -161,25 +201,41 @@ class _Capture:
         self.program.select_rows(self.values[op.x], self.values[op.out])
 
 
-def _share_values(graph: Graph, program: Program) -> dict[str, int]:
+def _share_values(graph: Graph, program: Program, crossing: frozenset[str]) -> dict[str, int]:
     """A handle for every value. Values of one width that are never needed at the same time share a handle.
 
-    Without sharing, the values of all layers would take memory for a whole micro-batch at once.
+    Without sharing, the values of all layers would take memory for a whole micro-batch at once. Crossing values share
+    among themselves only, those with a row per output apart, because a handle is read as its last use left it.
     """
+    selected = _selected_values(graph)
     ids = {op.ids for op in graph.ops if isinstance(op, Router)}
     last_use = {value: index for index, op in enumerate(graph.ops) for value in (*op.reads, *op.writes)}
     last_use[graph.logits] = len(graph.ops)
     handles: dict[str, int] = {}
-    free: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
+    free: defaultdict[tuple[int, bool, bool, bool], list[int]] = defaultdict(list)
+
+    def kind(value: str) -> tuple[int, bool, bool, bool]:
+        crosses = value in crossing
+        return graph.values[value], value in ids, crosses, crosses and value in selected
+
     for index, op in enumerate(graph.ops):
         for value in op.writes:
             if value not in handles:
-                kind = graph.values[value], value in ids
-                handles[value] = free[kind].pop() if free[kind] else program.value(*kind)
+                same = free[kind(value)]
+                handles[value] = same.pop() if same else program.value(graph.values[value], value in ids)
         for value in {*op.reads, *op.writes}:
             if last_use[value] == index:
-                free[graph.values[value], value in ids].append(handles[value])
+                free[kind(value)].append(handles[value])
     return handles
+
+
+def _selected_values(graph: Graph) -> frozenset[str]:
+    """Values with a row per output: all that follow a SelectRows."""
+    selected: set[str] = set()
+    for op in graph.ops:
+        if isinstance(op, SelectRows) or not selected.isdisjoint(op.reads):
+            selected.update(op.writes)
+    return frozenset(selected)
 
 
 def _cuts(graph: Graph) -> tuple[int, ...]:

@@ -1,0 +1,59 @@
+"""The emulated device: a GPU's memory, streams and link without a GPU, computing with the CPU's kernels.
+
+Everything above the driver runs on it as on a card: weights and caches are copied into memory of its own, whose limit
+refuses; streams are ordered queues on threads; copies take as long as a link of the set bandwidth and latency.
+"""
+
+from __future__ import annotations
+
+import time
+
+from engine.runtime.devices.device import LinkRates
+from engine.runtime.devices.memory import DeviceMemory
+from engine.runtime.devices.streams import Clock, Stream, VirtualClock, WallClock
+from kernels._cpu import Program, ThreadPool
+
+_SHORTEST_SLEEP = 1e-4  # shorter waits are saved up, because sleeping has a cost of its own
+
+
+class EmulatedDevice:
+    """`limit` bytes of memory; computes with `threads` threads."""
+
+    name = "emulated"
+    label = "emulated (fast kernels)"
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        threads: int = 1,
+        link: LinkRates | None = None,
+        clock: Clock | None = None,
+        granularity: int = 64 << 10,
+    ) -> None:
+        self.memory = DeviceMemory(limit, granularity)
+        self.link = link or LinkRates()
+        self.clock: Clock = clock or WallClock()
+        self.pool = ThreadPool(threads)
+        self.compute = Stream("compute", self.clock)
+        self.activations = Stream("activations", self.clock)
+        self.weights = Stream("weights", self.clock)
+        self._owed: dict[str, float] = {}
+
+    def new_program(self, tier: str) -> Program:
+        return Program(tier)
+
+    def hold_link(self, stream: str, size: int, elapsed: float) -> None:
+        """Waits for as long as the link would still take."""
+        if isinstance(self.clock, VirtualClock):
+            return
+        owed = self._owed.get(stream, 0.0) + self.link.seconds(size) - elapsed
+        if owed > _SHORTEST_SLEEP:
+            before = time.perf_counter()
+            time.sleep(owed)
+            owed -= time.perf_counter() - before
+        self._owed[stream] = max(owed, -_SHORTEST_SLEEP)
+
+    def close(self) -> None:
+        for stream in (self.compute, self.activations, self.weights):
+            stream.close()

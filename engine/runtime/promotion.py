@@ -1,0 +1,99 @@
+"""Promotion: experts that are used more than others move into slots, in the background, while the link is idle."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from engine.runtime.devices.streams import Event, Launch, Task
+from engine.runtime.expert_slots import ExpertHeat, Ids, Promotion
+from engine.runtime.residency import Residency
+from engine.runtime.staging import Rows
+
+# Weights on their way at a time: as many as come over the link within about a token's time.
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _UnderWay:
+    promotions: tuple[Promotion, ...]
+    launch: Launch
+    done: Event
+
+
+class Promoter:
+    """Counts uses during a step, and between steps lets the most profitable swaps begin and takes in finished ones."""
+
+    def __init__(self, residency: Residency, heat: ExpertHeat) -> None:
+        self._residency = residency
+        self._heat = heat
+        self._used: dict[str, Ids] = {}
+        self._under_way: _UnderWay | None = None
+        self._hits = self._uses = 0
+        self.promoted = 0
+        self.changed: set[str] = set()  # banks whose tables differ from what the programs were told
+        self.is_enabled = True
+
+    def note(self, bank: str, ids: Rows) -> None:
+        """Called on the device's stream with the experts that the step uses."""
+        self._used[bank] = ids.copy()
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of uses since the last placement that found their expert on the device."""
+        return self._hits / self._uses if self._uses else None
+
+    def after_step(self, tokens: int) -> None:
+        """Counts what was used; begins promotions where nothing is under way."""
+        used, self._used = self._used, {}
+        for bank, ids in used.items():
+            slots = self._residency.banks[bank].table.slots
+            self._hits += int((slots[ids] >= 0).sum())
+            self._uses += ids.size
+        self._heat.note(used)
+        if self.is_enabled and self._under_way is None and used:
+            tables = {bank: self._residency.banks[bank].table for bank in used}
+            self._begin(self._heat.promotions(tables, _AT_ONCE))
+
+    def settle(self) -> None:
+        """Takes finished promotions into the tables; waits for none."""
+        if self._under_way is not None and self._under_way.done.is_set_within(0):
+            self._take_in(self._under_way)
+
+    def finish(self) -> None:
+        """Waits for what is under way; nothing moves afterwards until the next step."""
+        if self._under_way is not None:
+            self._under_way.done.wait()
+            self._take_in(self._under_way)
+
+    def _begin(self, promotions: list[Promotion]) -> None:
+        if not promotions:
+            return
+        for promotion in promotions:
+            self._residency.banks[promotion.bank].table.evict(promotion.slot)
+            self.changed.add(promotion.bank)
+        launch = Launch()
+        tasks = [self._copy(promotion) for promotion in promotions]
+        done = self._residency.device.weights.launch(tasks, launch)
+        self._under_way = _UnderWay(tuple(promotions), launch, done)
+
+    def _copy(self, promotion: Promotion) -> Task:
+        residency, device = self._residency, self._residency.device
+        size = sum(residency.banks[promotion.bank].expert_bytes.values())
+
+        def work() -> None:
+            began = time.perf_counter()
+            residency.copy_expert(promotion.bank, promotion.expert, promotion.slot)
+            device.hold_link("weights", size, time.perf_counter() - began)
+
+        name = f"{promotion.bank} {promotion.expert} to slot {promotion.slot}"
+        return Task(name, "link", work, cost=lambda: device.link.seconds(size))
+
+    def _take_in(self, under_way: _UnderWay) -> None:
+        self._under_way = None
+        if under_way.launch.failure is not None:
+            return  # the slots stay empty; what was used most tries again
+        for promotion in under_way.promotions:
+            self._residency.banks[promotion.bank].table.install(promotion.slot, promotion.expert)
+            self.changed.add(promotion.bank)
+            self.promoted += 1

@@ -1,0 +1,218 @@
+"""Residency: what lies in a device's memory: weights by item, caches by layer, experts by slot.
+
+Everything here happens between steps, or on memory that no table points to yet.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from engine.memory.kv_pool import KVPool
+from engine.memory.weight_store import WeightStore
+from engine.models.graph import Attention, Experts, Graph
+from engine.runtime.devices.device import Device
+from engine.runtime.devices.memory import Bytes, DeviceMemory, Region
+from engine.runtime.expert_slots import SlotTable
+
+_ALIGNMENT = 64
+
+
+@dataclass(eq=False)
+class BankMemory:
+    """A bank's slots: one region per stacked tensor, grown and shrunk in place."""
+
+    regions: dict[str, Region]  # by tensor: gate, up, down
+    expert_bytes: dict[str, int]
+    table: SlotTable
+
+    @property
+    def charged(self) -> int:
+        return sum(region.charged for region in self.regions.values())
+
+    def release(self) -> None:
+        for region in self.regions.values():
+            region.release()
+
+
+@dataclass(eq=False)
+class ItemMemory:
+    region: Region
+    offsets: dict[str, int]
+    kv: dict[int, tuple[Region, Region]] = field(default_factory=dict)
+
+    @property
+    def charged(self) -> int:
+        return self.region.charged + sum(k.charged + v.charged for k, v in self.kv.values())
+
+
+class Residency:
+    """The device's copies of a graph's weights and caches. Weights come from `weights`, caches from `pool`."""
+
+    def __init__(self, graph: Graph, device: Device, weights: WeightStore, pool: KVPool) -> None:
+        self.device = device
+        self.items: dict[str, ItemMemory] = {}
+        self.banks: dict[str, BankMemory] = {}
+        self._weights = weights
+        self._pool = pool
+        self._shapes = graph.weights
+        self._tensors: defaultdict[str, dict[str, int]] = defaultdict(dict)  # by item: tensor → bytes
+        self._layers: defaultdict[str, list[int]] = defaultdict(list)
+        self._experts: dict[str, Experts] = {}
+        for op in graph.ops:
+            if isinstance(op, Experts):
+                self._experts[op.item] = op
+                continue
+            if isinstance(op, Attention):
+                self._layers[op.item].append(op.layer)
+            for name in op_weights(op):
+                self._tensors[op.item][name] = graph.weights[name].nbytes
+
+    @property
+    def memory(self) -> DeviceMemory:
+        return self.device.memory
+
+    @property
+    def expert_counts(self) -> dict[str, int]:
+        return {bank: self._shapes[op.gate].count for bank, op in self._experts.items()}
+
+    def item_bytes(self, item: str) -> int:
+        return sum(self._tensors[item].values())
+
+    def expert_bytes(self, bank: str) -> int:
+        """Bytes of one expert."""
+        op = self._experts[bank]
+        return sum(self._shapes[n].nbytes // self._shapes[n].count for n in (op.gate, op.up, op.down))
+
+    # --- items ------------------------------------------------------------------------------------------------
+
+    def load_item(self, item: str) -> None:
+        """Copies an item's weights to the device. DeviceMemoryError, with nothing taken."""
+        offsets, end = {}, 0
+        for name, size in self._tensors[item].items():
+            offsets[name], end = end, -(-(end + size) // _ALIGNMENT) * _ALIGNMENT
+        region = self.memory.allocate(end, item)
+        for name, offset in offsets.items():
+            source = self._source(name)
+            region.view(offset, offset + len(source))[:] = source
+        self.items[item] = ItemMemory(region, offsets)
+
+    def load_caches(self, item: str) -> None:
+        """Moves the caches of an item's layers to the device. DeviceMemoryError, with the caches where they were."""
+        memory = self.items[item]
+        for layer in self._layers[item]:
+            regions: list[Region] = []
+            try:
+                regions += [self.memory.allocate(a.nbytes, f"{item}: cache") for a in self._pool.layer(layer)]
+            except BaseException:
+                for region in regions:
+                    region.release()
+                raise
+            self._pool.move_layer(layer, *(region.view() for region in regions))
+            memory.kv[layer] = regions[0], regions[1]
+
+    def bring_caches_home(self, item: str) -> None:
+        """OutOfMemoryError where RAM has no room for them. Their device memory stays until `drop_item`."""
+        for layer in self.items[item].kv:
+            self._pool.move_layer_home(layer)
+
+    def take_caches_back(self, item: str) -> None:
+        """Undoes `bring_caches_home`."""
+        for layer, regions in self.items[item].kv.items():
+            self._pool.move_layer(layer, *(region.view() for region in regions))
+
+    def drop_item(self, item: str) -> None:
+        """Gives an item's memory back; its caches are at home."""
+        memory = self.items.pop(item)
+        for regions in memory.kv.values():
+            for region in regions:
+                region.release()
+        memory.region.release()
+
+    def item_weights(self, item: str) -> Mapping[str, Bytes]:
+        memory = self.items[item]
+        sizes = self._tensors[item]
+        return {n: memory.region.view(offset, offset + sizes[n]) for n, offset in memory.offsets.items()}
+
+    # --- experts ----------------------------------------------------------------------------------------------
+
+    def open_bank(self, bank: str) -> None:
+        """A table without slots yet."""
+        op = self._experts[bank]
+        count = self._shapes[op.gate].count
+        each = {name: self._shapes[name].nbytes // count for name in (op.gate, op.up, op.down)}
+        regions = {name: self.memory.reserve(size * count, f"{bank}: slots") for name, size in each.items()}
+        self.banks[bank] = BankMemory(regions, each, SlotTable.of(count, ()))
+
+    def grow_bank(self, bank: str, slots: int) -> None:
+        """Memory for more slots than the table has. DeviceMemoryError, with as much as before."""
+        memory = self.banks[bank]
+        before = {name: region.size for name, region in memory.regions.items()}
+        try:
+            for name, region in memory.regions.items():
+                region.resize(max(region.size, slots * memory.expert_bytes[name]))
+        except BaseException:
+            for name, region in memory.regions.items():
+                region.resize(before[name])
+            raise
+
+    def set_slots(self, bank: str, slots: int, staged: Mapping[int, int] = MappingProxyType({})) -> None:
+        """The table gets `slots` slots, of which `staged` (slot → expert) were filled meanwhile."""
+        memory = self.banks[bank]
+        kept = memory.table.experts[:slots].tolist()
+        kept += [-1] * (slots - len(kept))
+        for slot, expert in staged.items():
+            kept[slot] = expert
+        memory.table = SlotTable.of(memory.table.count, kept)
+
+    def trim_bank(self, bank: str) -> None:
+        """Gives memory back that the table has no slot for."""
+        memory = self.banks[bank]
+        slots = len(memory.table.experts)
+        for name, region in memory.regions.items():
+            region.resize(min(region.size, slots * memory.expert_bytes[name]))
+        if slots == 0:
+            del self.banks[bank]
+
+    def copy_expert(self, bank: str, expert: int, slot: int) -> int:
+        """Puts an expert's weights into a slot that no table points to; the bytes copied."""
+        memory, copied = self.banks[bank], 0
+        for name, region in memory.regions.items():
+            size = memory.expert_bytes[name]
+            region.view(slot * size, (slot + 1) * size)[:] = self._source(name)[expert * size : (expert + 1) * size]
+            copied += size
+        return copied
+
+    def bank_weights(self, bank: str) -> Mapping[str, Bytes]:
+        return {name: region.view() for name, region in self.banks[bank].regions.items()}
+
+    def _source(self, name: str) -> Bytes:
+        return np.frombuffer(self._weights.buffer(name), np.uint8)
+
+    def close(self) -> None:
+        for item in list(self.items):
+            self.drop_item(item)
+        for bank in list(self.banks):
+            self.banks.pop(bank).release()
+
+
+def op_weights(op: object) -> list[str]:
+    """Tensors that an operation reads."""
+    names: list[str] = []
+    for attribute in ("table", "weight", "gate", "up", "down"):
+        if attribute in ("gate", "up", "down") and not isinstance(op, Experts):
+            continue
+        name = getattr(op, attribute, "")
+        if name:
+            names.append(name)
+    names += [name for attribute in ("weights", "biases") for name in _names(op, attribute)]
+    return names
+
+
+def _names(op: object, attribute: str) -> list[str]:
+    found = getattr(op, attribute, ())
+    return [name for name in found if name] if isinstance(found, tuple) else []

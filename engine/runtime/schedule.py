@@ -1,0 +1,272 @@
+"""Schedule: a placed graph as tasks on streams, made once per placement and replayed for every step.
+
+Each segment is one task: take in what came from the other side, run the operations, leave views of what goes over.
+Each crossing is one task of the copy stream. An event joins a task to each later one of another stream that needs it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.models.graph import Experts, Graph
+from engine.runtime.devices.device import Device
+from engine.runtime.devices.streams import Event, Task
+from engine.runtime.lowering import CpuProgram
+from engine.runtime.placement import SlotLookup
+from engine.runtime.segments import Crossing, Segment, Segments
+from engine.runtime.staging import Rows, Staging
+from kernels._cpu import Batch, ThreadPool
+
+COMPUTE, ACTIVATIONS, CPU = "compute", "activations", "CPU"
+
+
+class StepLeft(Exception):  # noqa: N818 - it is no error
+    """A segment was left between two operations, because it was asked to."""
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """What changes from step to step."""
+
+    batch: Batch
+    tokens: int
+    interrupted: Callable[[], bool] = lambda: False
+
+
+Costs = Callable[[Segment, Step], float]
+Stagings = dict[tuple[bool, int, bool, int], Staging]  # to the device?, width, ids?, number among its like
+_TURNS = 2  # the copy for one segment may arrive while the one before it is still being taken in
+Lookup = Callable[[str, Rows], Rows]  # bank, expert numbers → slots
+
+
+@dataclass(eq=False)
+class Side:
+    """One device's program, and the threads it runs on."""
+
+    name: str
+    program: CpuProgram
+    pool: ThreadPool
+    on_device: bool
+
+    def handle(self, value: str) -> int:
+        return self.program.values[value]
+
+    def place_of(self, value: str) -> str:
+        """The memory that holds a value, as tasks name it; values of different times share some."""
+        return f"{self.name} value {self.handle(value)}"
+
+
+@dataclass(eq=False)
+class SegmentWork:
+    """Runs graph.ops[begin:end] on one side."""
+
+    side: Side
+    graph: Graph
+    segment: Segment
+    step: Callable[[], Step]
+    lookup: Lookup
+    inputs: list[tuple[int, Staging]] = field(default_factory=list)
+    outputs: list[tuple[int, int, bool]] = field(default_factory=list)  # handle, place in `views`, to be copied
+    views: dict[int, Rows] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Operations between which something is to be done, and where the native program is cut."""
+        starts, ops = self.side.program.starts, self.graph.ops
+        span = range(self.segment.begin, self.segment.end)
+        self._lookups = [(ops[i].reads[0], ops[i].item.rsplit(".", 1)[0]) for i in span if isinstance(ops[i], SlotLookup)]
+        assert all(i == self.segment.begin for i in span if isinstance(ops[i], SlotLookup)), "a lookup begins a segment"
+        self._begin, self._end = starts[self.segment.begin], starts[self.segment.end]
+        cuts = [starts[i] for i in span if i > self.segment.begin and ops[i].item != ops[i - 1].item]
+        self._cuts = [self._begin, *cuts, self._end]
+
+    def __call__(self) -> None:
+        program, step = self.side.program.program, self.step()
+        for handle, staging in self.inputs:
+            if len(staging.rows):
+                program.write(handle, staging.rows)
+        for ids, bank in self._lookups:
+            handle = self.side.handle(ids)
+            came = [staging.rows for to, staging in self.inputs if to == handle]
+            rows = came[0] if came else program.read(handle)
+            if len(rows):
+                program.write(handle, self.lookup(bank, rows))
+        if self.side.on_device or step.tokens == 1:
+            program.run(self.side.pool, step.batch, self._begin, self._end)
+        else:
+            self._run_in_parts(step)
+        for handle, place, is_copied in self.outputs:
+            rows = program.read(handle)
+            self.views[place] = rows.copy() if is_copied else rows
+
+    def _run_in_parts(self, step: Step) -> None:
+        for first, last in zip(self._cuts, self._cuts[1:], strict=False):
+            self.side.program.program.run(self.side.pool, step.batch, first, last)
+            if last != self._end and step.interrupted():
+                raise StepLeft
+
+
+@dataclass(eq=False)
+class CopyWork:
+    """Copies a segment's views into staging, at the link's speed."""
+
+    device: Device
+    source: SegmentWork
+    stagings: list[tuple[int, Staging]]  # place in the source's views
+    now: Callable[[], float]
+    copied: int = 0
+
+    def __call__(self) -> None:
+        began, self.copied = self.now(), 0
+        for place, staging in self.stagings:
+            rows = self.source.views[place]
+            staging.reserve(len(rows))
+            self.copied += staging.put(rows)
+        self.device.hold_link(ACTIVATIONS, self.copied, self.now() - began)
+
+    def cost(self) -> float:
+        return self.device.link.seconds(self.copied)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """`streams`: each stream's tasks in order. `logits`: where they are in the end, where the last segment is on the
+    device; None where the CPU has them."""
+
+    streams: dict[str, tuple[Task, ...]]
+    logits: Staging | None
+    segments: Segments
+
+    def without(self, event: Event) -> Schedule:
+        """The same without one event: for tests, which have to notice."""
+
+        def strip(task: Task) -> Task:
+            kept = tuple(e for e in task.waits if e is not event), tuple(e for e in task.signals if e is not event)
+            return replace(task, waits=kept[0], signals=kept[1])
+
+        return replace(self, streams={name: tuple(map(strip, tasks)) for name, tasks in self.streams.items()})
+
+
+class Scheduler:
+    """Makes the schedule of one placement. `costs` is asked by a virtual clock only."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        sides: dict[bool, Side],
+        device: Device,
+        step: Callable[[], Step],
+        lookup: Lookup,
+        now: Callable[[], float],
+        stagings: Stagings,
+        costs: Costs = lambda segment, step: 0.0,
+    ) -> None:
+        self._graph = graph
+        self._sides = sides
+        self._device = device
+        self._step = step
+        self._lookup = lookup
+        self._now = now
+        self._costs = costs
+        self._stagings = stagings
+        self._ids = {op.ids for op in graph.ops if isinstance(op, Experts)}
+
+    def schedule(self, segments: Segments) -> Schedule:
+        works = [self._work(segment) for segment in segments.segments]
+        waits: defaultdict[int, list[Event]] = defaultdict(list)  # by segment
+        signals: defaultdict[int, list[Event]] = defaultdict(list)
+        copies: list[tuple[Crossing, CopyWork, tuple[Event, ...], tuple[Event, ...]]] = []
+        logits = None
+        turns = {True: 0, False: 0}
+        for crossing in sorted(segments.crossings, key=lambda c: c.producer):
+            left, arrived = Event(), Event()
+            signals[crossing.producer].append(left)
+            to_device = not segments.segments[crossing.producer].on_device
+            turns[to_device] += 1
+            work = self._copy(crossing, works, turns[to_device] % _TURNS)
+            if crossing.consumer is None:
+                logits = work.stagings[0][1]
+                copies.append((crossing, work, (left,), ()))
+            else:
+                waits[crossing.consumer].append(arrived)
+                copies.append((crossing, work, (left,), (arrived,)))
+        streams: dict[str, list[Task]] = {CPU: [], COMPUTE: [], ACTIVATIONS: []}
+        for index, work in enumerate(works):
+            task = self._segment_task(work, tuple(waits[index]), tuple(signals[index]))
+            streams[COMPUTE if work.segment.on_device else CPU].append(task)
+        streams[ACTIVATIONS] = [self._copy_task(works, *copy) for copy in copies]
+        return Schedule({name: tuple(tasks) for name, tasks in streams.items()}, logits, segments)
+
+    def _work(self, segment: Segment) -> SegmentWork:
+        return SegmentWork(self._sides[segment.on_device], self._graph, segment, self._step, self._lookup)
+
+    def _copy(self, crossing: Crossing, works: Sequence[SegmentWork], turn: int) -> CopyWork:
+        source = works[crossing.producer]
+        to_device = not source.segment.on_device
+        stagings: list[tuple[int, Staging]] = []
+        ordinals: defaultdict[tuple[int, bool], int] = defaultdict(int)
+        for value in crossing.values:
+            kind = self._graph.values[value], value in self._ids
+            staging = self._staging(to_device, *kind, _TURNS * ordinals[kind] + turn)
+            ordinals[kind] += 1
+            place = len(source.outputs)
+            source.outputs.append((source.side.handle(value), place, value in self._ids))
+            stagings.append((place, staging))
+            if crossing.consumer is not None:
+                consumer = works[crossing.consumer]
+                consumer.inputs.append((consumer.side.handle(value), staging))
+        return CopyWork(self._device, source, stagings, self._now)
+
+    def _staging(self, to_device: bool, width: int, is_ids: bool, ordinal: int) -> Staging:
+        key = to_device, width, is_ids, ordinal
+        if key not in self._stagings:
+            name = f"staging {'on the device' if to_device else 'in RAM'} {width} {'ids' if is_ids else ''} {ordinal}"
+            self._stagings[key] = Staging(name, width, is_ids, self._device.memory if to_device else None)
+        return self._stagings[key]
+
+    def _segment_task(self, work: SegmentWork, waits: tuple[Event, ...], signals: tuple[Event, ...]) -> Task:
+        segment, side = work.segment, work.side
+        ops = self._graph.ops[segment.begin : segment.end]
+        name = ops[0].item if ops[0].item == ops[-1].item else f"{ops[0].item} … {ops[-1].item}"
+        reads = {side.place_of(value) for op in ops for value in op.reads}
+        writes = {side.place_of(value) for op in ops for value in op.writes}
+        writes |= {f"{side.name} value {handle}" for handle, _ in work.inputs}
+        writes |= {f"copy of {side.name} value {handle}, {id(work)}" for handle, _, copied in work.outputs if copied}
+        return Task(
+            name=name,
+            lane="GPU" if segment.on_device else "CPU",
+            work=work,
+            waits=waits,
+            signals=signals,
+            cost=lambda: self._costs(segment, self._step()),
+            reads=frozenset(reads | {staging.name for _, staging in work.inputs}),
+            writes=frozenset(writes),
+        )
+
+    def _copy_task(
+        self,
+        works: Sequence[SegmentWork],
+        crossing: Crossing,
+        work: CopyWork,
+        waits: tuple[Event, ...],
+        signals: tuple[Event, ...],
+    ) -> Task:
+        source = works[crossing.producer]
+        places = {place for place, _ in work.stagings}
+        reads = {
+            f"copy of {source.side.name} value {handle}, {id(source)}" if copied else f"{source.side.name} value {handle}"
+            for handle, place, copied in source.outputs
+            if place in places
+        }
+        direction = "to RAM" if source.segment.on_device else "to the GPU"
+        return Task(
+            name=f"{', '.join(crossing.values)} {direction}",
+            lane="link",
+            work=work,
+            waits=waits,
+            signals=signals,
+            cost=work.cost,
+            reads=frozenset(reads),
+            writes=frozenset(staging.name for _, staging in work.stagings),
+        )

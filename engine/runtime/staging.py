@@ -1,0 +1,52 @@
+"""Staging: where values wait between two devices' programs, one buffer per kind of value and direction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.runtime.devices.memory import DeviceMemory, Region
+
+Rows = npt.NDArray[Any]
+_MOST_ROWS = 1 << 14
+
+
+class Staging:
+    """Rows of `width` 4-byte values, in `memory` or in the host's. What was put last is what `rows` gives."""
+
+    def __init__(self, name: str, width: int, is_ids: bool, memory: DeviceMemory | None) -> None:
+        self.name = name
+        self._width = width
+        self._type = np.int32 if is_ids else np.float32
+        self._memory = memory
+        self._region: Region | None = None
+        self._buffer: Rows = np.empty((0, width), self._type)
+        self.rows: Rows = self._buffer
+
+    def reserve(self, rows: int) -> None:
+        """Room for `rows`. DeviceMemoryError where the device has none."""
+        if rows <= len(self._buffer):
+            return
+        rows = 1 << (rows - 1).bit_length()
+        if self._memory is None:
+            self._buffer = np.empty((rows, self._width), self._type)
+            return
+        size = rows * self._width * 4
+        if self._region is None:
+            self._region = self._memory.reserve(_MOST_ROWS * self._width * 4, "Staging")
+        self._region.resize(size)
+        self._buffer = self._region.view().view(self._type).reshape(rows, self._width)
+
+    def put(self, rows: Rows) -> int:
+        """Copies `rows` in; the bytes copied."""
+        self.rows = self._buffer[: len(rows)]
+        np.copyto(self.rows, rows)
+        return int(rows.nbytes)
+
+    def release(self) -> None:
+        if self._region is not None:
+            self._region.release()
+            self._region = None
+        self._buffer = self.rows = np.empty((0, self._width), self._type)
