@@ -33,6 +33,7 @@ def _chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--context", type=_positive, metavar="N", help="tokens the conversation may span")
     chat.add_argument("--quiet", action="store_true", help="the answer alone")
     chat.add_argument("--engine", choices=("auto", "native", "compatibility"), default="auto")
+    _device(chat)
 
 
 def _bench(bench: argparse.ArgumentParser) -> None:
@@ -45,6 +46,17 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--rounds", type=_positive, default=5, metavar="N", help="interleaved rounds (default 5)")
     bench.add_argument("--tier", default="", metavar="TIER", help="lower the ISA tier, e.g. scalar")
     bench.add_argument("--json", action="store_true", help="for programs")
+    _device(bench)
+
+
+def _device(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--device",
+        default="cpu",
+        metavar="DEVICE",
+        help="what computes beside the processor, and how much of its memory: emulated:256MiB (default cpu)",
+    )
+    command.add_argument("--trace", type=Path, metavar="FILE", help="write when what ran, in Chrome's trace format")
 
 
 def _counts(text: str) -> tuple[int, ...]:

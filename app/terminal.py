@@ -71,7 +71,8 @@ class Terminal:
             match self._events.get():
                 case ModelLoaded(info=info, seconds=seconds):
                     self._info = info
-                    self._say(f"{info.name} {info.quantization}, {info.engine} engine, {seconds:.1f} s")
+                    beside = f" and {info.device}" if info.device else ""
+                    self._say(f"{info.name} {info.quantization}, {info.engine} engine on CPU{beside}, {seconds:.1f} s")
                     for warning in info.warnings:
                         self._say(warning)
                     return True

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engine.messages import GenerationRequest, ModelInfo
+from engine.telemetry.residency import ResidencySnapshot
 
 
 class Backend(Protocol):
@@ -27,6 +28,12 @@ class Backend(Protocol):
 
     def abort(self, request_id: str) -> None:
         """Ends an answer, keeping what it said. Unknown ids are ignored."""
+
+    def set_budget(self, gpu_bytes: int) -> None:
+        """Begins to change what is on the device; `step` goes on with it. EngineError where nothing can be changed."""
+
+    def residency(self) -> ResidencySnapshot | None:
+        """What lies where; None where the backend does not know."""
 
     def step(self, interrupted: Callable[[], bool]) -> None:
         """Goes on a little with all answers: at most one micro-batch, left early when `interrupted`."""

@@ -15,6 +15,7 @@ from engine.errors import EngineError
 from engine.loading import load_backend
 from engine.messages import (
     Abort,
+    AskResidency,
     Command,
     EngineStopped,
     ErrorInfo,
@@ -28,9 +29,13 @@ from engine.messages import (
     ModelLoadFailed,
     ModelLoading,
     ModelUnloaded,
+    PlacementRolledBack,
+    ResidencyTold,
+    SetBudget,
     Shutdown,
     UnloadModel,
 )
+from engine.telemetry.residency import ResidencySnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class Engine:
     def _is_interrupted(self) -> bool:
         """Asked by a long step between its parts: whether a command came that should not wait for its end."""
         self._take_commands(wait=False)
-        return any(not isinstance(arrived.command, Generate) for arrived in self._commands)
+        return any(not isinstance(arrived.command, Generate | AskResidency) for arrived in self._commands)
 
     def _carry_out(self, arrived: _Arrived) -> None:
         match arrived.command:
@@ -106,6 +111,10 @@ class Engine:
             case Abort(request_id):
                 if self._backend is not None:
                     self._backend.abort(request_id)
+            case SetBudget(gpu_bytes):
+                self._set_budget(gpu_bytes)
+            case AskResidency():
+                self._emit(ResidencyTold(self._residency()))
             case Shutdown():
                 self._is_stopping = True
 
@@ -133,6 +142,18 @@ class Engine:
             self._backend.close()
             self._backend = None
             self._emit(ModelUnloaded(path))
+
+    def _set_budget(self, gpu_bytes: int) -> None:
+        try:
+            if self._backend is None:
+                raise EngineError("No model is loaded.", done="Nothing was changed.", remedy="Choose a model first.")
+            self._backend.set_budget(gpu_bytes)
+        except Exception as failure:
+            residency = self._residency() or ResidencySnapshot("", 0, 0)
+            self._emit(PlacementRolledBack(gpu_bytes, _describe(failure), residency))
+
+    def _residency(self) -> ResidencySnapshot | None:
+        return self._backend.residency() if self._backend is not None else None
 
     def _generate(self, request: GenerationRequest, arrived: float) -> None:
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.errors import EngineError, ReportedError
+from engine.telemetry.residency import ResidencySnapshot
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -69,6 +70,9 @@ class LoadOptions:
     kv_type: Literal["f16", "q8_0"] = "f16"  # of keys and values; q8_0 takes 53 % of the memory
     template: str | None = None  # overrides the file's chat template
     engine: Literal["auto", "native", "compatibility"] = "auto"
+    device: str = "cpu"  # "cpu", "emulated" or "cuda": what computes beside the processor
+    gpu_budget: int | None = None  # bytes of its memory; None: as much as is sensible
+    trace: str | None = None  # a file for what ran when, in Chrome's trace format; written when the model is unloaded
 
 
 # --- commands -------------------------------------------------------------------------------------------------
@@ -96,11 +100,23 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
+class SetBudget:
+    """How much memory may be used on the device, in bytes; 0: none. Answers in progress go on."""
+
+    gpu_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskResidency:
+    """Asks for a ResidencyTold."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     pass
 
 
-Command = LoadModel | UnloadModel | Generate | Abort | Shutdown
+Command = LoadModel | UnloadModel | Generate | Abort | SetBudget | AskResidency | Shutdown
 
 
 # --- events ---------------------------------------------------------------------------------------------------
@@ -149,6 +165,7 @@ class ModelInfo:
     isa_tier: str  # empty for the compatibility engine
     threads: int
     warnings: tuple[str, ...] = ()
+    device: str = ""  # what computes beside the processor, as shown to people; empty: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +263,39 @@ class GenerationFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class MigrationProgress:
+    """Weights on their way to the device, for a budget of `gpu_bytes`."""
+
+    gpu_bytes: int
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementChanged:
+    """The model now runs as `residency` says. `seconds`: from the command to here."""
+
+    residency: ResidencySnapshot
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRolledBack:
+    """A budget could not be put into effect; `residency` is what is in effect instead."""
+
+    gpu_bytes: int
+    error: ErrorInfo
+    residency: ResidencySnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyTold:
+    """The answer to AskResidency; None where no model of our own engine is loaded."""
+
+    residency: ResidencySnapshot | None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something the owner should see that is no error."""
 
@@ -270,6 +320,10 @@ Event = (
     | PrefillProgress
     | TokenEvent
     | GenerationFinished
+    | MigrationProgress
+    | PlacementChanged
+    | PlacementRolledBack
+    | ResidencyTold
     | Notice
     | EngineStopped
 )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import EngineError, FormatError
+from engine.budget_control import BudgetControl
+from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.gguf import GGUFFile, QuantType
 from engine.memory.available import available_memory, format_bytes, require_memory
 from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
@@ -17,14 +18,20 @@ from engine.messages import (
     GenerationRequest,
     GenerationStarted,
     LoadOptions,
+    MigrationProgress,
     ModelInfo,
+    Notice,
+    PlacementRolledBack,
 )
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
+from engine.placement.shape import ModelShape
+from engine.runtime.devices.open import open_device
 from engine.runtime.loaded import LoadedModel, assemble
 from engine.runtime.threads import default_threads
 from engine.sequence import Sequence
 from engine.session import Session
+from engine.telemetry.residency import ResidencySnapshot
 from engine.text.detokenizer import Detokenizer
 from engine.text.prompt import build_prompt
 from engine.text.sampler import Sampler
@@ -50,6 +57,7 @@ class NativeBackend:
     session: Session
     model: LoadedModel
     emit: Emit
+    control: BudgetControl | None = None  # where there is a device beside the CPU
 
     @property
     def held_bytes(self) -> int:
@@ -58,7 +66,7 @@ class NativeBackend:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.session.sequences)
+        return bool(self.session.sequences) or (self.control is not None and self.control.is_busy)
 
     def generate(self, request: GenerationRequest, arrived: float) -> None:
         prompt = build_prompt(request, self.template, self.tokenizer, self.info.context_length)
@@ -94,7 +102,21 @@ class NativeBackend:
                 self.session.finish(sequence, FinishReason.ABORTED)
 
     def step(self, interrupted: Callable[[], bool]) -> None:
+        if self.control is not None:
+            self.control.advance()
         self.session.step(interrupted)
+
+    def set_budget(self, gpu_bytes: int) -> None:
+        if self.control is None:
+            raise UnsupportedError(
+                "The model was loaded for the processor alone.",
+                done="Nothing was changed.",
+                remedy="Load it again with a device.",
+            )
+        self.control.set_budget(gpu_bytes)
+
+    def residency(self) -> ResidencySnapshot | None:
+        return self.control.snapshot() if self.control is not None else None
 
     def close(self) -> None:
         for sequence in self.session.sequences:
@@ -124,6 +146,7 @@ def load_native(
         tokenizer = _matching_tokenizer(spec)
         progress(0.7, "Preparing the computation")
         threads = options.threads or default_threads()
+        device = open_device(options.device, options.gpu_budget, threads)
         model = assemble(
             gguf,
             spec,
@@ -132,7 +155,11 @@ def load_native(
             threads=threads,
             tier=options.isa_tier,
             kv_type=kv_type,
+            device=device,
         )
+        if model.hybrid is not None and options.trace:
+            model.hybrid.trace, model.hybrid.trace_path = [], Path(options.trace)
+        control = _place(model, gguf, emit, progress)
         info = ModelInfo(
             path=str(path),
             name=spec.name,
@@ -146,14 +173,33 @@ def load_native(
             isa_tier=model.tier,
             threads=threads,
             warnings=(*spec.warnings, *tokenizer.warnings, *context_warnings, *_size_warnings(gguf.file_bytes)),
+            device=device.label if device is not None else "",
         )
         cache = PrefixCache(model.pool)
         session = Session(model.executor, cache, context, tokenizer.stop_ids, emit)
         template = ChatTemplate.from_tokenizer(tokenizer, options.template)
-        return NativeBackend(info, tokenizer, template, cache, session, model, emit)
+        return NativeBackend(info, tokenizer, template, cache, session, model, emit, control)
     except BaseException:
         gguf.close()
         raise
+
+
+def _place(model: LoadedModel, gguf: GGUFFile, emit: Emit, progress: Progress) -> BudgetControl | None:
+    """Puts on the device what its memory is planned to hold."""
+    if model.hybrid is None:
+        return None
+
+    def tell(event: Event) -> None:
+        if isinstance(event, MigrationProgress):
+            progress(0.7 + 0.3 * event.done_bytes / max(1, event.total_bytes), "Copying to the device")
+        elif isinstance(event, PlacementRolledBack):
+            emit(Notice(event.error.cause, "The model runs on the processor."))
+
+    control = BudgetControl.of(model, ModelShape.from_gguf(gguf), tell)
+    control.set_budget(model.hybrid.device.memory.limit)
+    control.finish()
+    control.emit = emit
+    return control
 
 
 def _check_options(options: LoadOptions) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from engine.errors import EngineError
 from engine.memory.prefix_cache import PrefixCache
 from engine.messages import ErrorInfo, Event, FinishReason, GenerationFinished, PrefillProgress, TokenEvent
-from engine.runtime.executor import Chunk, Executor, Interrupted, Logits
+from engine.runtime.executor import Chunk, Interrupted, Logits, StepRunner
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 
@@ -18,7 +18,7 @@ class Session:
 
     def __init__(
         self,
-        executor: Executor,
+        executor: StepRunner,
         cache: PrefixCache,
         context_length: int,
         stop_ids: frozenset[int],

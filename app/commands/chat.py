@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from app.terminal import Terminal, TerminalOptions
+from engine.errors import EngineError
 from engine.messages import LoadOptions, SamplingParams
+from engine.runtime.devices.device import parse_device
 
 
 def run(options: argparse.Namespace) -> int:
     """0: answered; 1: the model could not be loaded, or the answer ended with an error."""
     sampling = SamplingParams(temperature=0.0) if options.greedy else SamplingParams()
-    load = LoadOptions(options.context, options.threads, engine=options.engine)
+    try:
+        device = parse_device(options.device)
+    except EngineError as error:
+        print(error, file=sys.stderr)
+        return 1
+    load = LoadOptions(
+        options.context,
+        options.threads,
+        engine=options.engine,
+        device=device.kind,
+        gpu_budget=device.budget,
+        trace=str(options.trace) if options.trace else None,
+    )
     settings = TerminalOptions(sampling, options.max_tokens, load, options.quiet)
     with Terminal(settings) as terminal:
         if not terminal.load(options.model):

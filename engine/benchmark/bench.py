@@ -51,6 +51,8 @@ class Benchmark:
     measures: tuple[Measure, ...]
     rounds: int
     tier: str
+    device: str
+    trace: str | None
     step_bytes: float
     cache_bytes: float
     prediction: Prediction | None = None
@@ -71,6 +73,8 @@ class Benchmark:
             measures=tuple(measures),
             rounds=args.rounds,
             tier=args.tier,
+            device=args.device,
+            trace=str(args.trace) if args.trace else None,
             step_bytes=step,
             cache_bytes=decode_bytes(graph, used, 1, _KV_VALUE_BYTES) - step,
             prediction=Prediction.of(str(args.model), args.threads or default_threads(), args.tier),
@@ -88,7 +92,8 @@ class Benchmark:
         context = -(-(longest + 32) // 256) * 256
         systems: list[list[Worker]] = [[]]
         try:
-            systems[0].append(Worker(OURS, Setup(self.path, self.threads, context, self.tier)))
+            ours = Setup(self.path, self.threads, context, self.tier, device=self.device, trace=self.trace)
+            systems[0].append(Worker(OURS, ours))
             if self.peer:
                 systems.append([])
                 for variant in ("repacked", "not repacked"):
@@ -120,6 +125,7 @@ class Benchmark:
                 "processor": platform.processor() or platform.machine(),
                 "threads": self.threads,
                 "tier": self.tier or _cpu.best_tier(),
+                "device": self.device,
             },
             "rows": rows,
             "dropped_turns": sum(comparison.dropped for comparison in comparisons),
@@ -153,6 +159,13 @@ class Benchmark:
             yield row
 
 
+def _beside(device: str) -> str:
+    kind, _, budget = device.partition(":")
+    if kind == "emulated":
+        return f", device: emulated (fast kernels) {budget}".rstrip()
+    return "" if kind == "cpu" else f", device: {device}"
+
+
 def _labels(comparison: Comparison) -> tuple[str, str]:
     labels = list(dict.fromkeys(turn.label for turn in comparison.turns))
     ours = next((label for label in labels if label.startswith(OURS)), OURS)
@@ -163,7 +176,8 @@ def render(report: dict[str, Any]) -> str:
     """The report as a table for people."""
     machine = report["machine"]
     lines = [
-        f"{report['model']} on {machine['processor']}, {machine['threads']} threads, tier {machine['tier']}",
+        f"{report['model']} on {machine['processor']}, {machine['threads']} threads, tier {machine['tier']}"
+        + _beside(machine["device"]),
         f"{'measure':<24}{'system':<36}{'tok/s':>9}{'predicted':>11}{'roofline':>10}{'read GB/s':>16}",
     ]
     for row in report["rows"]:

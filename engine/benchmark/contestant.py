@@ -15,6 +15,8 @@ class Setup:
     context_length: int
     variant: str = ""
     micro_batch: int = 512
+    device: str = "cpu"  # what computes beside the processor, with its budget, as on the command line
+    trace: str | None = None
 
 
 class Contestant(Protocol):
@@ -28,6 +30,9 @@ class Contestant(Protocol):
 
     def decode(self, tokens: int) -> float:
         """Seconds to evaluate `tokens` one after another on top of what is in the cache, logits each."""
+
+    def close(self) -> None:
+        """Writes what is to be kept of the run; nothing is called afterwards."""
 
 
 def benchmark_tokens(count: int, vocabulary: int) -> list[int]:

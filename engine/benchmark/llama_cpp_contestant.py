@@ -52,6 +52,9 @@ class LlamaCppContestant:
         start = self._depth
         return sum(self._evaluate([token]) for token in self._tokens[start : start + tokens])
 
+    def close(self) -> None:
+        """The process ends, and with it all that llama.cpp holds."""
+
     def _clear(self) -> None:
         llama.llama_memory_clear(llama.llama_get_memory(self._context), False)
         self._depth = 0

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from engine.benchmark.contestant import Setup, benchmark_tokens
+from engine.budget_control import BudgetControl
 from engine.gguf import GGUFFile
 from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
+from engine.placement.shape import ModelShape
+from engine.runtime.devices.device import parse_device
+from engine.runtime.devices.open import open_device
 from engine.runtime.executor import Chunk
 from engine.runtime.loaded import assemble
 
@@ -18,6 +23,8 @@ class NativeContestant:
     def __init__(self, setup: Setup) -> None:
         gguf = GGUFFile.open(setup.path)
         spec = load_spec(gguf)
+        choice = parse_device(setup.device)
+        device = open_device(choice.kind, choice.budget, setup.threads)
         self._model = assemble(
             gguf,
             spec,
@@ -25,7 +32,14 @@ class NativeContestant:
             context_length=setup.context_length,
             threads=setup.threads,
             tier=setup.variant or "auto",
+            device=device,
         )
+        if self._model.hybrid is not None:
+            control = BudgetControl.of(self._model, ModelShape.from_gguf(gguf), lambda event: None)
+            control.set_budget(self._model.hybrid.device.memory.limit)
+            control.finish()
+            if setup.trace:
+                self._model.hybrid.trace, self._model.hybrid.trace_path = [], Path(setup.trace)
         self._micro_batch = setup.micro_batch
         self._state = SequenceState(self._model.pool)
         self._tokens = benchmark_tokens(setup.context_length, spec.vocabulary_size)
@@ -41,6 +55,9 @@ class NativeContestant:
 
     def decode(self, tokens: int) -> float:
         return sum(self._evaluate(1) for _ in range(tokens))
+
+    def close(self) -> None:
+        self._model.close()
 
     def _evaluate(self, count: int) -> float:
         begin = time.perf_counter()

@@ -36,7 +36,7 @@ def _serve(connection: Connection, system: str, setup: Setup) -> None:
             method, arguments = connection.recv()
             connection.send((True, getattr(contestant, method)(*arguments)))
     except EOFError:
-        pass
+        contestant.close()
     except Exception as error:
         connection.send((False, str(error)))
 

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,15 @@ class Chunk:
     @property
     def outputs(self) -> int:
         return len(self.tokens) - self.logits_from
+
+
+class StepRunner(Protocol):
+    """What a session needs of an executor."""
+
+    micro_batch: int  # tokens per step that suit the model on this machine
+
+    def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = ...) -> Logits:
+        """See `Executor.run`."""
 
 
 class Executor:

@@ -86,7 +86,8 @@ class ExpertHeat:
         self.values: Heat = np.zeros((len(counts), max(counts.values(), default=0)), np.float32)
 
     def of(self, bank: str) -> Heat:
-        return self.values[self._rows[bank]]
+        row: Heat = self.values[self._rows[bank]]
+        return row
 
     def note(self, used: Mapping[str, Ids]) -> None:
         """Counts the experts that a step used, after its tokens' decay."""

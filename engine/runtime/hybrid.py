@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-
+from pathlib import Path
 
 from engine.errors import OutOfMemoryError
 from engine.memory.kv_pool import KVPool
@@ -20,9 +20,21 @@ from engine.runtime.lowering import CpuProgram, capture, crossing_values
 from engine.runtime.placement import HITS, Placement, split_experts
 from engine.runtime.promotion import Promoter
 from engine.runtime.residency import Residency, op_weights
-from engine.runtime.schedule import ACTIVATIONS, COMPUTE, CPU, Costs, Schedule, Scheduler, Side, Stagings, Step, StepLeft
+from engine.runtime.schedule import (
+    ACTIVATIONS,
+    COMPUTE,
+    CPU,
+    Costs,
+    Schedule,
+    Scheduler,
+    Side,
+    Stagings,
+    Step,
+    StepLeft,
+)
 from engine.runtime.segments import place
 from engine.runtime.staging import Rows
+from engine.runtime.trace import MOST_SPANS, write_trace
 from kernels._cpu import ThreadPool
 
 _FIRST_MICRO_BATCH = 128
@@ -30,6 +42,7 @@ _GLANCE = 0.02  # seconds between two looks at `interrupted` while waiting for t
 _PATIENT_STEP = 0.25  # seconds of a step below which larger ones are tried
 _KEPT_TIMES = 64
 _LOGIT_ROWS = 8  # answers at once
+_STAGED_AT_ONCE = 4  # values that go to the device between the same two segments, twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,8 @@ class HybridExecutor:
         self.heat = ExpertHeat(self.residency.expert_counts)
         self.promoter = Promoter(self.residency, self.heat)
         self.micro_batch = _FIRST_MICRO_BATCH
-        self.trace: list[Span] | None = None
+        self.trace: list[Span] | None = None  # what ran, where that is wanted
+        self.trace_path: Path | None = None  # where it is written in the end
         self.times: deque[StepTime] = deque(maxlen=_KEPT_TIMES)
         self.placement = Placement()
         self.schedule: Schedule | None = None
@@ -171,6 +185,16 @@ class HybridExecutor:
                     cpu.program.set_expert_mask(cpu.masks[bank], self.residency.banks[bank].table.absent)
         self.promoter.changed.clear()
 
+    @property
+    def overhead_bytes(self) -> int:
+        """Device memory that any placement takes beside what it places: workspace, staging, and rounding up."""
+        crossing = crossing_values(self.graph)
+        program = self._capture(self.graph, crossing)
+        widest = sorted((4 * self.graph.values[value] for value in crossing), reverse=True)
+        staging = _STAGED_AT_ONCE * LARGEST_MICRO_BATCH * sum(widest[:_STAGED_AT_ONCE])
+        regions = len(self.graph.weights) + 3 * len(self.graph.kv_layers) + _STAGED_AT_ONCE
+        return workspace_bytes(program, self.graph) + staging + regions * self.device.memory.granularity
+
     # --- steps ------------------------------------------------------------------------------------------------
 
     def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = lambda: False) -> Logits:
@@ -181,14 +205,18 @@ class HybridExecutor:
             self._plain.micro_batch = self.micro_batch
             logits = self._plain.run(chunks, interrupted)
             self.micro_batch = self._plain.micro_batch
-            self.times.append(StepTime(tokens, time.perf_counter() - began, {}))
+            ended = time.perf_counter()
+            self.times.append(StepTime(tokens, ended - began, {"CPU": ended - began}))
+            if self.trace is not None:
+                self.trace.append(Span("CPU", CPU, "all operations", began, ended))
             return logits
         outputs = sum(chunk.outputs for chunk in chunks)
+        self.promoter.trace = self.trace
         self.promoter.settle()
         self.apply_tables(self.promoter.changed)
         self._step = Step(make_batch(chunks), tokens, interrupted)
         self._make_room(tokens, outputs)
-        launch = Launch(self.trace)
+        launch = Launch(self.trace if self.trace is None or len(self.trace) < MOST_SPANS else None)
         self._replay(launch, interrupted)
         if launch.is_left or isinstance(launch.failure, StepLeft):
             raise Interrupted
@@ -254,6 +282,8 @@ class HybridExecutor:
         """Ends the device's streams and gives its memory back. Nobody may read the caches afterwards."""
         self.promoter.finish()
         self.device.close()
+        if self.trace is not None and self.trace_path is not None:
+            write_trace(self.trace, self.trace_path)
         self._sides, self._plain = {}, None
         self._release_workspace()
         self.residency.close()

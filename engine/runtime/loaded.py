@@ -11,7 +11,9 @@ from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
 from engine.memory.weight_store import WeightStore
 from engine.models import ModelSpec
 from engine.models.graph import Graph
+from engine.runtime.devices import Device
 from engine.runtime.executor import Executor
+from engine.runtime.hybrid import HybridExecutor
 from engine.runtime.lowering import CpuProgram, capture
 from kernels import _cpu
 
@@ -28,13 +30,20 @@ class LoadedModel:
     weights: WeightStore
     pool: KVPool
     program: CpuProgram
-    executor: Executor
+    executor: Executor | HybridExecutor
 
     @property
     def tier(self) -> str:
         return self.program.program.tier
 
+    @property
+    def hybrid(self) -> HybridExecutor | None:
+        """The executor, where there is a device beside the CPU."""
+        return self.executor if isinstance(self.executor, HybridExecutor) else None
+
     def close(self) -> None:
+        if self.hybrid is not None:
+            self.hybrid.close()
         self.weights.close()
 
 
@@ -47,8 +56,9 @@ def assemble(
     threads: int,
     tier: TierChoice = "auto",
     kv_type: QuantType = QuantType.F16,
+    device: Device | None = None,
 ) -> LoadedModel:
-    """Maps, captures and binds; reads no weight.
+    """Maps, captures and binds; reads no weight. With a `device`, everything is on the CPU at first.
 
     UnsupportedError for a tensor type or an operation that has no kernel.
     """
@@ -70,5 +80,9 @@ def assemble(
     weights.bind(program.program, program.weights)
     for index, handle in enumerate(program.kv_layers):
         program.program.bind_kv(handle, *pool.layer(index))
-    executor = Executor(program, _cpu.ThreadPool(threads), weights.check_unchanged)
+    threads_pool = _cpu.ThreadPool(threads)
+    if device is not None:
+        hybrid = HybridExecutor(graph, device, weights, pool, threads_pool, tier=tier)
+        return LoadedModel(spec, graph, weights, pool, program, hybrid)
+    executor = Executor(program, threads_pool, weights.check_unchanged)
     return LoadedModel(spec, graph, weights, pool, program, executor)

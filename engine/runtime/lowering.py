@@ -185,7 +185,9 @@ class _Capture:
         gate, up, down = (self.weights[name] for name in (op.gate, op.up, op.down))
         mask = None
         if op.item.endswith(MISSES):
-            mask = self.masks[op.item.removesuffix(MISSES)] = self.program.expert_mask(self.graph.weights[op.gate].count)
+            mask = self.masks[op.item.removesuffix(MISSES)] = self.program.expert_mask(
+                self.graph.weights[op.gate].count
+            )
         self.program.experts(x, ids, mix, gate, up, down, out, op.activation, mask)
 
     @emit.register

@@ -32,7 +32,9 @@ class MigrationFailedError(EngineError):
     def __init__(self, reason: str, restored: bool) -> None:
         self.restored = restored
         done = "The placement before is in effect again." if restored else "The rest now runs on the CPU."
-        super().__init__(reason, done=done, remedy="The conversation goes on. Try a smaller change, or a larger budget.")
+        super().__init__(
+            reason, done=done, remedy="The conversation goes on. Try a smaller change, or a larger budget."
+        )
 
 
 def migrate(executor: HybridExecutor, target: Placement, limit: int) -> Iterator[MigrationStep]:

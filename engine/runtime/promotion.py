@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from engine.runtime.devices.streams import Event, Launch, Task
+from engine.runtime.devices.streams import Event, Launch, Span, Task
 from engine.runtime.expert_slots import ExpertHeat, Ids, Promotion
 from engine.runtime.residency import Residency
 from engine.runtime.staging import Rows
@@ -33,6 +33,7 @@ class Promoter:
         self.promoted = 0
         self.changed: set[str] = set()  # banks whose tables differ from what the programs were told
         self.is_enabled = True
+        self.trace: list[Span] | None = None
 
     def note(self, bank: str, ids: Rows) -> None:
         """Called on the device's stream with the experts that the step uses."""
@@ -72,7 +73,7 @@ class Promoter:
         for promotion in promotions:
             self._residency.banks[promotion.bank].table.evict(promotion.slot)
             self.changed.add(promotion.bank)
-        launch = Launch()
+        launch = Launch(self.trace)
         tasks = [self._copy(promotion) for promotion in promotions]
         done = self._residency.device.weights.launch(tasks, launch)
         self._under_way = _UnderWay(tuple(promotions), launch, done)

@@ -75,7 +75,9 @@ class SegmentWork:
         """Operations between which something is to be done, and where the native program is cut."""
         starts, ops = self.side.program.starts, self.graph.ops
         span = range(self.segment.begin, self.segment.end)
-        self._lookups = [(ops[i].reads[0], ops[i].item.rsplit(".", 1)[0]) for i in span if isinstance(ops[i], SlotLookup)]
+        self._lookups = [
+            (ops[i].reads[0], ops[i].item.rsplit(".", 1)[0]) for i in span if isinstance(ops[i], SlotLookup)
+        ]
         assert all(i == self.segment.begin for i in span if isinstance(ops[i], SlotLookup)), "a lookup begins a segment"
         self._begin, self._end = starts[self.segment.begin], starts[self.segment.end]
         cuts = [starts[i] for i in span if i > self.segment.begin and ops[i].item != ops[i - 1].item]
@@ -184,18 +186,18 @@ class Scheduler:
             signals[crossing.producer].append(left)
             to_device = not segments.segments[crossing.producer].on_device
             turns[to_device] += 1
-            work = self._copy(crossing, works, turns[to_device] % _TURNS)
+            copy = self._copy(crossing, works, turns[to_device] % _TURNS)
             if crossing.consumer is None:
-                logits = work.stagings[0][1]
-                copies.append((crossing, work, (left,), ()))
+                logits = copy.stagings[0][1]
+                copies.append((crossing, copy, (left,), ()))
             else:
                 waits[crossing.consumer].append(arrived)
-                copies.append((crossing, work, (left,), (arrived,)))
+                copies.append((crossing, copy, (left,), (arrived,)))
         streams: dict[str, list[Task]] = {CPU: [], COMPUTE: [], ACTIVATIONS: []}
         for index, work in enumerate(works):
             task = self._segment_task(work, tuple(waits[index]), tuple(signals[index]))
             streams[COMPUTE if work.segment.on_device else CPU].append(task)
-        streams[ACTIVATIONS] = [self._copy_task(works, *copy) for copy in copies]
+        streams[ACTIVATIONS] = [self._copy_task(works, *parts) for parts in copies]
         return Schedule({name: tuple(tasks) for name, tasks in streams.items()}, logits, segments)
 
     def _work(self, segment: Segment) -> SegmentWork:
@@ -255,7 +257,9 @@ class Scheduler:
         source = works[crossing.producer]
         places = {place for place, _ in work.stagings}
         reads = {
-            f"copy of {source.side.name} value {handle}, {id(source)}" if copied else f"{source.side.name} value {handle}"
+            f"copy of {source.side.name} value {handle}, {id(source)}"
+            if copied
+            else f"{source.side.name} value {handle}"
             for handle, place, copied in source.outputs
             if place in places
         }

@@ -43,7 +43,12 @@ class HybridModel:
         self.pool = KVPool(self.graph.kv_layers, context // 32 + 4)
         self.device = EmulatedDevice(limit, link=link or LinkRates(1e12, 0.0), clock=clock, granularity=4096)
         self.executor = HybridExecutor(
-            self.graph, self.device, WeightStore(gguf), self.pool, ThreadPool(1), costs=costs  # type: ignore[arg-type]
+            self.graph,
+            self.device,
+            WeightStore(gguf),
+            self.pool,
+            ThreadPool(1),
+            costs=costs,  # type: ignore[arg-type]
         )
 
     def place(self, placement: Placement, limit: int | None = None) -> None:

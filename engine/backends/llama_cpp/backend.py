@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engine import errors
-from engine.errors import BackendCrashedError, EngineError
+from engine.errors import BackendCrashedError, EngineError, UnsupportedError
 from engine.gguf import GGUFFile
 from engine.messages import (
     Abort,
@@ -79,6 +79,16 @@ class CompatibilityBackend:
     def abort(self, request_id: str) -> None:
         """The child ends the answer within one step; its GenerationFinished then comes as any other event."""
         self._child.send(Abort(request_id))
+
+    def set_budget(self, gpu_bytes: int) -> None:
+        raise UnsupportedError(
+            "The compatibility engine cannot move a model between devices while it runs.",
+            done="Nothing was changed.",
+            remedy="Load the model again with another budget.",
+        )
+
+    def residency(self) -> None:
+        """llama.cpp does not tell."""
 
     def step(self, interrupted: Callable[[], bool]) -> None:
         """Passes on what the child has said; waits a little where it has not said anything."""

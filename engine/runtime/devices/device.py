@@ -62,7 +62,8 @@ def parse_device(text: str) -> DeviceChoice:
     kind, _, size = text.strip().partition(":")
     if kind not in ("cpu", "emulated", "cuda"):
         raise EngineError(
-            f"There is no device called “{kind}”.", remedy="Known are cpu, emulated:SIZE (such as emulated:256MiB), cuda."
+            f"There is no device called “{kind}”.",
+            remedy="Known are cpu, emulated:SIZE (such as emulated:256MiB), cuda.",
         )
     if not size:
         return DeviceChoice(kind)

@@ -9,8 +9,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
 from engine.runtime.placement import Placement
+from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_models import FAMILIES, TinyModel
 

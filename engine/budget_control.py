@@ -1,0 +1,151 @@
+"""BudgetControl: from a budget to a plan, from a plan to a migration, step by step while answers go on."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+from engine.errors import EngineError
+from engine.messages import ErrorInfo, Event, MigrationProgress, PlacementChanged, PlacementRolledBack
+from engine.placement.budget import Budget
+from engine.placement.costs import Workload
+from engine.placement.items import Device as Side
+from engine.placement.plan import PlacementPlan
+from engine.placement.planner import Planner
+from engine.placement.shape import ModelShape
+from engine.runtime.devices.open import emulated_machine
+from engine.runtime.executor import LARGEST_MICRO_BATCH
+from engine.runtime.hybrid import HybridExecutor
+from engine.runtime.loaded import LoadedModel
+from engine.runtime.migration import MigrationStep, migrate
+from engine.runtime.placement import Placement
+from engine.telemetry.residency import BankResidency, ItemResidency, ResidencySnapshot
+
+_MEASURED_STEPS = 5  # decode steps before their speed is told
+
+
+class BudgetControl:
+    """Owns what is on the device. All calls come from the engine's thread, between steps."""
+
+    def __init__(self, executor: HybridExecutor, planner: Planner, emit: Callable[[Event], None]) -> None:
+        self.executor = executor
+        self.planner = planner
+        self.emit = emit
+        planner.overhead = executor.overhead_bytes
+        self._plan: PlacementPlan = planner.plan(Budget(0))
+        self._migration: Iterator[MigrationStep] | None = None
+        self._goal = (0, self._plan, 0.0)  # of the migration under way: budget, plan, when it was asked for
+        self._next: tuple[int, float] | None = None  # the budget asked for meanwhile
+
+    @classmethod
+    def of(cls, model: LoadedModel, shape: ModelShape, emit: Callable[[Event], None]) -> BudgetControl:
+        """For a model with a device, which must be there; `shape` is that of its file."""
+        assert model.hybrid is not None
+        pool = model.pool
+        work = Workload(
+            context=pool.blocks * pool.block_tokens,
+            chunk=LARGEST_MICRO_BATCH,
+            value_bytes=pool.quant_type.row_bytes(256) / 256,
+        )
+        return cls(model.hybrid, Planner(shape, emulated_machine(), work), emit)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._migration is not None or self._next is not None
+
+    def set_budget(self, gpu_bytes: int) -> None:
+        """Begins as soon as what is under way is done. A later budget replaces one that has not begun."""
+        if gpu_bytes < 0:
+            raise EngineError("A budget cannot be negative.", done="Nothing was changed.")
+        self._next = gpu_bytes, time.perf_counter()
+
+    def advance(self) -> None:
+        """One migration step. Tells of progress, and of the end."""
+        try:
+            if self._migration is None and self._next is not None:
+                self._begin(*self._next)
+            if self._migration is not None:
+                self._go_on(self._migration)
+        except EngineError as error:
+            budget = self._goal[0]
+            self._migration = None
+            self.emit(PlacementRolledBack(budget, ErrorInfo.from_exception(error), self.snapshot()))
+
+    def finish(self) -> None:
+        """Does all that was asked for, at once."""
+        while self.is_busy:
+            self.advance()
+
+    def _begin(self, gpu_bytes: int, asked: float) -> None:
+        """Preflight: a plan that fits, or an error with nothing changed."""
+        self._next, self._goal = None, (gpu_bytes, self._plan, asked)
+        plan = self.planner.plan(Budget(gpu_bytes))
+        self._goal = gpu_bytes, plan, asked
+        self._migration = migrate(self.executor, Placement.of(plan), gpu_bytes)
+
+    def _go_on(self, migration: Iterator[MigrationStep]) -> None:
+        budget, plan, asked = self._goal
+        step = next(migration, None)
+        if step is not None:
+            self.emit(MigrationProgress(budget, step.done_bytes, step.total_bytes))
+            return
+        self._migration, self._plan = None, plan
+        self.executor.times.clear()
+        self.emit(PlacementChanged(self.snapshot(), time.perf_counter() - asked))
+
+    # --- what is shown ----------------------------------------------------------------------------------------
+
+    def snapshot(self) -> ResidencySnapshot:
+        """What is on the device now, read back from its memory rather than from the plan."""
+        executor = self.executor
+        residency, plan = executor.residency, self._plan
+        items = tuple(
+            ItemResidency(
+                name=placed.item.key,
+                kind=placed.item.kind.value,
+                layer=placed.item.layer,
+                on_device=placed.item.key in residency.items,
+                weight_bytes=placed.item.bytes,
+                state_bytes=placed.state_bytes,
+                reason=placed.reason if (placed.device is Side.GPU) == (placed.item.key in residency.items) else "",
+            )
+            for placed in plan.items
+        )
+        return ResidencySnapshot(
+            device=executor.device.label,
+            budget_bytes=executor.device.memory.limit,
+            used_bytes=executor.device.memory.used,
+            items=items,
+            banks=self._banks(),
+            hit_rate=executor.promoter.hit_rate,
+            promoted=executor.promoter.promoted,
+            predicted_decode=plan.predicted.decode,
+            measured_decode=self._measured(),
+            notes=plan.notes,
+        )
+
+    def _banks(self) -> tuple[BankResidency, ...]:
+        residency, heat = self.executor.residency, self.executor.heat
+        found = []
+        for placed in self._plan.experts:
+            bank = placed.bank
+            memory = residency.banks.get(bank.key)
+            found.append(
+                BankResidency(
+                    name=bank.key,
+                    layer=bank.layer,
+                    count=bank.count,
+                    used=bank.used,
+                    slots=len(memory.table.experts) if memory else 0,
+                    expert_bytes=bank.expert_bytes,
+                    residents=memory.table.residents if memory else (),
+                    heat=tuple(heat.of(bank.key)[: bank.count].tolist()),
+                    reason=placed.reason,
+                )
+            )
+        return tuple(found)
+
+    def _measured(self) -> float | None:
+        seconds = [time.seconds for time in self.executor.times if time.tokens == 1]
+        return 1 / statistics.median(seconds) if len(seconds) >= _MEASURED_STEPS else None

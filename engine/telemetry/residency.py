@@ -1,0 +1,52 @@
+"""ResidencySnapshot: where every part of a model lies right now, as plain values that may cross a thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResidency:
+    """A placement item, by its name in the graph ("blk.3.attn"). `layer` is -1 outside the layers."""
+
+    name: str
+    kind: str  # as placement names it: "attention", "feed-forward", …
+    layer: int
+    on_device: bool
+    weight_bytes: int
+    state_bytes: int  # of the whole context
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BankResidency:
+    """A layer's experts. `residents` are on the device; `heat` is each expert's recent use, decayed, per token."""
+
+    name: str
+    layer: int
+    count: int
+    used: int  # per token
+    slots: int
+    expert_bytes: int
+    residents: tuple[int, ...]
+    heat: tuple[float, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencySnapshot:
+    """`used_bytes` is what counts against the budget: weights, slots, caches, staging and workspaces.
+
+    Speeds are tokens per second; predicted ones are the plan's, measured ones None until enough was decoded.
+    """
+
+    device: str  # as shown to people; "CPU" where there is no other
+    budget_bytes: int
+    used_bytes: int
+    items: tuple[ItemResidency, ...] = ()
+    banks: tuple[BankResidency, ...] = ()
+    hit_rate: float | None = None
+    promoted: int = 0  # experts that took a slot since the model was loaded
+    predicted_decode: float | None = None
+    measured_decode: float | None = None
+    notes: tuple[str, ...] = field(default=())
