@@ -111,7 +111,7 @@ class SegmentWork:
 
 @dataclass(eq=False)
 class CopyWork:
-    """Copies a segment's views into staging, at the link's speed."""
+    """Copies a segment's views into staging, at the link's speed: read when it begins, there when it ends."""
 
     device: Device
     source: SegmentWork
@@ -120,12 +120,13 @@ class CopyWork:
     copied: int = 0
 
     def __call__(self) -> None:
-        began, self.copied = self.now(), 0
-        for place, staging in self.stagings:
-            rows = self.source.views[place]
-            staging.reserve(len(rows))
-            self.copied += staging.put(rows)
+        began = self.now()
+        under_way = [(staging, self.source.views[place].copy()) for place, staging in self.stagings]
+        self.copied = sum(rows.nbytes for _, rows in under_way)
         self.device.hold_link(ACTIVATIONS, self.copied, self.now() - began)
+        for staging, rows in under_way:
+            staging.reserve(len(rows))
+            staging.put(rows)
 
     def cost(self) -> float:
         return self.device.link.seconds(self.copied)

@@ -1,0 +1,72 @@
+"""Every access to shared memory is ordered by streams and events, and each event is needed: without it, one is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from engine.runtime.devices import Event, LinkRates
+from engine.runtime.placement import Placement
+from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
+from tests.support.schedule_order import unordered_accesses
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+TOKENS = np.random.default_rng(6).integers(0, 512, 12).tolist()
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3moe"])
+def model(request: pytest.FixtureRequest, tiny_models: Write) -> Iterator[HybridModel]:
+    model = HybridModel(tiny_models(TinyModel(request.param, layers=3)), link=LinkRates(1e9, 0.003))
+    model.executor.promoter.is_enabled = False
+    yield model
+    model.close()
+
+
+def mixed(model: HybridModel) -> Placement:
+    """Attention on the device, every second layer's feed-forward block too, half of the experts, not the ends."""
+    items = [i for i in items_of(model.graph) if i.endswith("attn") or i in ("blk.1.ffn", "output")]
+    return Placement(frozenset(items), {bank: count // 2 for bank, count in banks_of(model.graph).items()})
+
+
+def events_of(model: HybridModel) -> list[Event]:
+    schedule = model.executor.schedule
+    assert schedule is not None
+    return [event for stream in schedule.streams.values() for task in stream for event in task.waits]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_access_is_ordered(model: HybridModel, seed: int) -> None:
+    model.place(random_placement(model.graph, Random(seed)))
+    if model.executor.schedule is not None:
+        assert unordered_accesses(model.executor.schedule) == []
+
+
+def test_every_event_is_needed(model: HybridModel) -> None:
+    model.place(mixed(model))
+    schedule, events = model.executor.schedule, events_of(model)
+    assert schedule is not None and len(events) >= 6
+    for event in events:
+        assert unordered_accesses(schedule.without(event)), "an access stays ordered without this event"
+
+
+def test_a_missing_wait_changes_the_logits(model: HybridModel) -> None:
+    """With a link that is slower than any operation, whoever does not wait computes with what was there before."""
+    model.place(mixed(model))
+    state = model.new_state()
+    right = model.extend(state, TOKENS)
+    intact, events = model.executor.schedule, events_of(model)
+    assert intact is not None
+    for event in events:
+        state.truncate(0)
+        model.executor.schedule = intact
+        model.extend(state, TOKENS[::-1])  # leaves other values wherever one may be read too early
+        state.truncate(0)
+        model.executor.schedule = intact.without(event)
+        assert not np.allclose(model.extend(state, TOKENS), right, atol=1e-2 * right.std(), rtol=0)
+    model.executor.schedule = intact
+    state.release()
