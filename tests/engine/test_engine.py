@@ -134,6 +134,37 @@ def test_a_new_model_takes_the_old_ones_place(tiny: EngineClient, tiny_models: W
     assert events[-1].info.architecture == "qwen2"
 
 
+def test_a_new_model_ends_answers_of_the_old_one(tiny: EngineClient, tiny_models: Write) -> None:
+    tiny.send(Generate(raw("a", "Count", max_tokens=None)))
+    collect(tiny, TokenEvent)
+    tiny.send(LoadModel(str(tiny_models(TinyModel("qwen2"))), LoadOptions(threads=1)))
+    events = collect(tiny, ModelLoaded)
+    kinds = [type(e) for e in events if isinstance(e, GenerationFinished | ModelUnloaded | ModelLoaded)]
+    assert kinds == [GenerationFinished, ModelUnloaded, ModelLoaded]
+    assert finish_of(events).reason is FinishReason.ABORTED
+
+
+def test_a_load_that_fails_does_not_disturb_an_answer(tiny: EngineClient, tmp_path: Path) -> None:
+    alone = text_of(list(tiny.stream(raw("a", "Count", max_tokens=40))))
+    tiny.send(Generate(raw("b", "Count", max_tokens=40)))
+    events = collect(tiny, TokenEvent)
+    tiny.send(LoadModel(str(tmp_path / "nothing.gguf")))
+    events += collect(tiny, GenerationFinished)
+    assert len(only(events, ModelLoadFailed)) == 1
+    assert text_of(events) == alone and finish_of(events).error is None
+
+
+def test_abort_of_an_answer_that_waits_for_memory(client: EngineClient, tiny_models: Write) -> None:
+    client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1, context_length=256))
+    for name in ("a", "b", "c"):
+        client.send(Generate(raw(name, f"{name} " * 150, max_tokens=60)))
+    collect(client, TokenEvent)
+    client.send(Abort("c"))
+    events = collect(client, GenerationFinished, 3)
+    assert finish_of(events, "c").reason is FinishReason.ABORTED
+    assert {finish_of(events, name).error for name in ("a", "b")} == {None}
+
+
 def test_abort_while_decoding_keeps_what_was_said(tiny: EngineClient) -> None:
     tiny.send(Generate(raw("a", "Count", max_tokens=None)))
     events = collect(tiny, TokenEvent, 3)
