@@ -1,19 +1,12 @@
-// Private to the AVX2 tier: K types with few tokens, straight from raw rows. Decode runs here.
+// Private to the x86 tiers: K types with few tokens, straight from raw rows. Decode runs here.
 //
 // A block is visited 32 values at a time: the type yields a vector of unsigned quants and a vector of int16 scales (one
 // sub-block of 16 per 128-bit half), every token multiplies them. Mins and centres go through the sums of the activations.
 #pragma once
-#include "matmul_avx2.h"
+#include "matmul_rows.h"
 
 namespace tessera {
 namespace {
-
-constexpr int kPrefetchBytes = 2048;  // ahead of the block in work
-
-inline void prefetch_ahead(const uint8_t* p, int bytes) {
-  for (int i = 0; i < bytes; i += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes + i, _MM_HINT_T0);
-}
 
 inline __m256i and8(__m256i v, int mask) { return _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(mask))); }
 inline __m256i both(__m128i v) { return _mm256_broadcastsi128_si256(v); }
@@ -47,7 +40,7 @@ struct Rows32 {  // shared by Q4_K and Q5_K: eight sub-blocks of 32
   }
   __m256i scales(int j) const { return _mm256_shuffle_epi8(scale_words, spread(j, j)); }
   __m256i offset(const uint8_t*, const uint8_t* sums32) const {
-    return _mm256_zextsi128_si256(_mm_madd_epi16(min_words, load128(sums32)));
+    return _mm256_zextsi128_si256(_mm_madd_epi16(min_words, load16(sums32)));
   }
 };
 
@@ -93,7 +86,7 @@ struct Q6_KRow : Rows16 {
   __m256i low[2], high;
   void begin(const uint8_t* block) {
     w = block;
-    const __m256i words = _mm256_cvtepi8_epi16(load128(w + 192));
+    const __m256i words = _mm256_cvtepi8_epi16(load16(w + 192));
     set_scales(words);
     offset_words = words;
     d = half1(w + 208);
@@ -140,7 +133,7 @@ struct Q2_KRow : Rows16 {
   __m256i low;
   void begin(const uint8_t* block) {
     w = block;
-    const __m128i bytes = load128(w), mask = _mm_set1_epi8(15);
+    const __m128i bytes = load16(w), mask = _mm_set1_epi8(15);
     set_scales(_mm256_cvtepu8_epi16(_mm_and_si128(bytes, mask)));
     offset_words = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask));
     d = half1(w + 80);
@@ -152,40 +145,43 @@ struct Q2_KRow : Rows16 {
   }
 };
 
-template <class Row, int T>
-void multiply_rows_k(const MatmulTask& task) {
-  const Record256 at(task.cols);
-  const int blocks = task.cols / 256;
-  for (int r = 0; r < task.rows; ++r) {
-    const uint8_t* w = task.weights + r * task.row_bytes;
-    __m256 sums[T], offsets[T];
-    for (int t = 0; t < T; ++t) sums[t] = offsets[t] = _mm256_setzero_ps();
-    for (int b = 0; b < blocks; ++b, w += Row::kBytes) {
-      prefetch_ahead(w, Row::kBytes);
-      Row row;
-      row.begin(w);
-      __m256i scaled[T];
+template <class Row>
+struct RowsK {
+  template <int T>
+  static void multiply(const MatmulTask& task) {
+    const Record256 at(task.cols);
+    const int blocks = task.cols / 256;
+    for (int r = 0; r < task.rows; ++r) {
+      const uint8_t* w = task.weights + r * task.row_bytes;
+      __m256 sums[T], offsets[T];
+      for (int t = 0; t < T; ++t) sums[t] = offsets[t] = _mm256_setzero_ps();
+      for (int b = 0; b < blocks; ++b, w += Row::kBytes) {
+        prefetch_ahead(w, Row::kBytes);
+        Row row;
+        row.begin(w);
+        __m256i scaled[T];
 #pragma GCC unroll 8
-      for (int j = 0; j < 8; ++j) {
-        const __m256i q = row.quants(j), scale = row.scales(j);
+        for (int j = 0; j < 8; ++j) {
+          const __m256i q = row.quants(j), scale = row.scales(j);
 #pragma GCC unroll 3
+          for (int t = 0; t < T; ++t) {
+            const __m256i x = load256(task.packed + t * at.stride + 256 * b + 32 * j);
+            const __m256i part = _mm256_madd_epi16(_mm256_maddubs_epi16(q, x), scale);
+            scaled[t] = j == 0 ? part : _mm256_add_epi32(scaled[t], part);
+          }
+        }
         for (int t = 0; t < T; ++t) {
-          const __m256i x = load256(task.packed + t * at.stride + 256 * b + 32 * j);
-          const __m256i part = _mm256_madd_epi16(_mm256_maddubs_epi16(q, x), scale);
-          scaled[t] = j == 0 ? part : _mm256_add_epi32(scaled[t], part);
+          const uint8_t* record = task.packed + t * at.stride;
+          const float x_scale = loadf(record + at.scales + 4 * b);
+          sums[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(scaled[t]), _mm256_set1_ps(row.d * x_scale), sums[t]);
+          const __m256i offset = row.offset(record + at.sums16 + 32 * b, record + at.sums32 + 16 * b);
+          offsets[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(offset), _mm256_set1_ps(row.offset_d * x_scale), offsets[t]);
         }
       }
-      for (int t = 0; t < T; ++t) {
-        const uint8_t* record = task.packed + t * at.stride;
-        const float x_scale = loadf(record + at.scales + 4 * b);
-        sums[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(scaled[t]), _mm256_set1_ps(row.d * x_scale), sums[t]);
-        const __m256i offset = row.offset(record + at.sums16 + 32 * b, record + at.sums32 + 16 * b);
-        offsets[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(offset), _mm256_set1_ps(row.offset_d * x_scale), offsets[t]);
-      }
+      for (int t = 0; t < T; ++t) task.out[t * task.out_stride + r] = sum8(_mm256_sub_ps(sums[t], offsets[t]));
     }
-    for (int t = 0; t < T; ++t) task.out[t * task.out_stride + r] = sum8(_mm256_sub_ps(sums[t], offsets[t]));
   }
-}
+};
 
 }  // namespace
 }  // namespace tessera

@@ -1,0 +1,130 @@
+// Private to the x86 tiers: types with blocks of 32 values and few tokens, straight from raw rows. Decode runs here.
+//
+// Four blocks at a time, so that their scales are converted and multiplied together; per block one vpmaddubsw, one
+// vpmaddwd with ones, one fma.
+#pragma once
+#include "matmul_rows.h"
+
+namespace tessera {
+namespace {
+
+// Low nibbles of 16 bytes in the low half, high nibbles in the high half.
+inline __m256i nibbles(const uint8_t* qs) {
+  const __m128i v = load16(qs);
+  return _mm256_and_si256(_mm256_setr_m128i(v, _mm_srli_epi16(v, 4)), _mm256_set1_epi8(15));
+}
+// Bit i of a word to bit 4 of byte i.
+inline __m256i fifth_bit_bytes(const uint8_t* qh) {
+  const __m256i place = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ULL));
+  const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(load32(qh)), place), bit);
+  return _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), _mm256_set1_epi8(16));
+}
+
+// Each: quants (unsigned, or signed for Q8_0), and what multiplies scale and scaled sum of the activations.
+template <class Block, bool kMinField, bool kFifthBit, int kOffset>
+struct NibbleRow {
+  static constexpr int kBytes = sizeof(Block);
+  static constexpr bool kHasSum = true;
+  static constexpr float kSumFactor = kMinField ? 1.0f : -kOffset;  // of what multiplies the sum: m, or d
+  static constexpr bool kHasMin = kMinField;
+  static __m256i quants(const uint8_t* w) {
+    const __m256i q = nibbles(w + kBytes - 16);
+    return kFifthBit ? _mm256_or_si256(q, fifth_bit_bytes(w + kBytes - 20)) : q;
+  }
+  static __m256i products(__m256i q, __m256i x) { return _mm256_maddubs_epi16(q, x); }
+};
+using Q4_0Row = NibbleRow<BlockQ4_0, false, false, 8>;
+using Q4_1Row = NibbleRow<BlockQ4_1, true, false, 0>;
+using Q5_0Row = NibbleRow<BlockQ5_0, false, true, 16>;
+using Q5_1Row = NibbleRow<BlockQ5_1, true, true, 0>;
+
+struct Q8_0Row {
+  static constexpr int kBytes = sizeof(BlockQ8_0);
+  static constexpr bool kHasSum = false, kHasMin = false;
+  static constexpr float kSumFactor = 0.0f;
+  static __m256i quants(const uint8_t* w) { return load256(w + 2); }
+  static __m256i products(__m256i q, __m256i x) {  // |w| <= 128 and |x| <= 127: two products fit int16
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
+  }
+};
+
+struct Factors {  // of four blocks; `m` multiplies the scaled sums
+  __m128 d, m;
+};
+
+// The first kCount blocks' factors, the rest zero.
+template <class Row, int kCount>
+inline Factors factors(const uint8_t* w) {
+  const auto at = [&](int b) { return b < kCount ? load32(w + b * Row::kBytes) : 0; };
+  const __m128i words = _mm_setr_epi32(at(0), at(1), at(2), at(3));  // (d, m) or (d, quants)
+  const __m128i low = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
+  const __m128 d = _mm_cvtph_ps(_mm_shuffle_epi8(words, low));
+  if constexpr (!Row::kHasMin) return {d, d};
+  return {d, _mm_cvtph_ps(_mm_shuffle_epi8(_mm_srli_epi32(words, 16), low))};
+}
+
+template <int T>
+struct RowSums {
+  __m256 products[T];
+  __m128 offsets[T];
+};
+
+// Blocks [b, b + kCount) of one row against T tokens.
+template <class Row, int T, int kCount>
+inline void add_blocks(const uint8_t* w, const MatmulTask& task, const Record32& at, int b, RowSums<T>& sums) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  const Factors f = factors<Row, kCount>(w);
+  alignas(16) float scales[T][4];
+  for (int t = 0; t < T; ++t) {
+    const uint8_t* record = task.packed + t * at.stride + 4 * b;  // reads up to 12 bytes more than the last block's
+    const __m128 x_scales = _mm_loadu_ps(reinterpret_cast<const float*>(record + at.scales));
+    _mm_store_ps(scales[t], _mm_mul_ps(f.d, x_scales));
+    if constexpr (Row::kHasSum) {
+      __m128 x_sums = _mm_loadu_ps(reinterpret_cast<const float*>(record + at.sums));
+      if constexpr (kCount == 1) x_sums = _mm_move_ss(_mm_setzero_ps(), x_sums);
+      sums.offsets[t] = _mm_fmadd_ps(f.m, x_sums, sums.offsets[t]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) {
+    const __m256i q = Row::quants(w + i * Row::kBytes);
+#pragma GCC unroll 3
+    for (int t = 0; t < T; ++t) {
+      const __m256i x = load256(task.packed + t * at.stride + 32 * (b + i));
+      const __m256i product = _mm256_madd_epi16(Row::products(q, x), ones);
+      sums.products[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_broadcast_ss(&scales[t][i]), sums.products[t]);
+    }
+  }
+}
+
+template <class Row>
+struct Rows32Blocks {
+  template <int T>
+  static void multiply(const MatmulTask& task) {
+    const Record32 at(task.cols);
+    const int blocks = task.cols / 32;
+    for (int r = 0; r < task.rows; ++r) {
+      const uint8_t* w = task.weights + r * task.row_bytes;
+      RowSums<T> sums;
+      for (int t = 0; t < T; ++t) sums.products[t] = _mm256_setzero_ps(), sums.offsets[t] = _mm_setzero_ps();
+      int b = 0;
+      for (; b + 4 <= blocks; b += 4, w += 4 * Row::kBytes) {
+        prefetch_ahead(w, 4 * Row::kBytes);
+        add_blocks<Row, T, 4>(w, task, at, b, sums);
+      }
+      for (; b < blocks; ++b, w += Row::kBytes) add_blocks<Row, T, 1>(w, task, at, b, sums);
+      for (int t = 0; t < T; ++t) {
+        float sum = sum8(sums.products[t]);
+        if constexpr (Row::kHasSum) {
+          const __m128 pairs = _mm_add_ps(sums.offsets[t], _mm_movehl_ps(sums.offsets[t], sums.offsets[t]));
+          sum += Row::kSumFactor * _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
+        }
+        task.out[t * task.out_stride + r] = sum;
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace tessera
