@@ -35,7 +35,8 @@ Tier parse_tier(const std::string& name) {
   if (name == "auto") return best_tier();
   for (int t = 0; t < kTierCount; ++t)
     if (name == tier_name(static_cast<Tier>(t))) {
-      if (static_cast<Tier>(t) > best_tier()) throw std::invalid_argument("tier " + name + " cannot run on this machine");
+      if (static_cast<Tier>(t) > best_tier())
+        throw std::invalid_argument("tier " + name + " cannot run on this machine");
       return static_cast<Tier>(t);
     }
   throw std::invalid_argument("unknown tier " + name);
@@ -92,11 +93,10 @@ FloatArray matmul(int type, Bytes weights, int rows, int cols, Floats x, const s
   float* out;
   FloatArray result = owned_array(tokens, rows, out);
   nb::gil_scoped_release unlocked;
-  const Buffer packed =
-      packed_activations(table.activations[static_cast<int>(kernels.format)], x.data(), tokens, cols);
+  const Buffer packed = packed_activations(table.activations[static_cast<int>(kernels.format)], x.data(), tokens, cols);
   const Buffer scratch = aligned_buffer(kernels.scratch_bytes(cols));
-  kernels.multiply({weights.data(), row_bytes, rows, cols, packed.get(), tokens, out, rows, scratch.get(),
-                    weights.size()});
+  kernels.multiply(
+      {weights.data(), row_bytes, rows, cols, packed.get(), tokens, out, rows, scratch.get(), weights.size()});
   return result;
 }
 
@@ -120,15 +120,14 @@ std::vector<double> matmul_seconds(int type, Bytes weights, int rows, int cols, 
   nb::gil_scoped_release unlocked;
   std::vector<float> out(static_cast<size_t>(tokens) * rows);
   std::vector<double> seconds = {thread_seconds()};
-  const Buffer packed =
-      packed_activations(table.activations[static_cast<int>(kernels.format)], x.data(), tokens, cols);
+  const Buffer packed = packed_activations(table.activations[static_cast<int>(kernels.format)], x.data(), tokens, cols);
   seconds[0] = thread_seconds() - seconds[0];
   const Buffer scratch = aligned_buffer(kernels.scratch_bytes(cols));
   for (int i = 0; i < repeats; ++i) {
     const size_t at = i % count * matrix;
     const double begin = thread_seconds();
-    kernels.multiply({weights.data() + at, row_bytes, rows, cols, packed.get(), tokens, out.data(), rows,
-                      scratch.get(), weights.size() - at});
+    kernels.multiply({weights.data() + at, row_bytes, rows, cols, packed.get(), tokens, out.data(), rows, scratch.get(),
+                      weights.size() - at});
     seconds.push_back(thread_seconds() - begin);
   }
   return seconds;
@@ -137,14 +136,14 @@ std::vector<double> matmul_seconds(int type, Bytes weights, int rows, int cols, 
 FloatArray quantized_activations(int type, Floats x, const std::string& tier) {
   const QuantTypeInfo& info = type_info(type);
   const int tokens = static_cast<int>(x.shape(0)), cols = static_cast<int>(x.shape(1));
-  if (tokens < 1 || cols < 1 || cols % info.block_elements != 0) throw std::invalid_argument("x must be [tokens, cols]");
+  if (tokens < 1 || cols < 1 || cols % info.block_elements != 0)
+    throw std::invalid_argument("x must be [tokens, cols]");
   const MatmulTable& table = matmul_table(parse_tier(tier));
   const ActivationKernels& kernels = table.activations[static_cast<int>(table.types[type].format)];
   const Buffer packed = packed_activations(kernels, x.data(), tokens, cols);
   float* out;
   FloatArray result = owned_array(tokens, cols, out);
-  for (int t = 0; t < tokens; ++t)
-    kernels.unpack(packed.get(), tokens, t, cols, out + static_cast<size_t>(t) * cols);
+  for (int t = 0; t < tokens; ++t) kernels.unpack(packed.get(), tokens, t, cols, out + static_cast<size_t>(t) * cols);
   return result;
 }
 
@@ -159,15 +158,21 @@ nb::dict quant_types() {
 
 void bind_matmul(nb::module_& m) {
   m.attr("QUANT_TYPES") = quant_types();
-  m.def("tiers", [] {
-    nb::list names;
-    for (int t = 0; t <= static_cast<int>(best_tier()); ++t) names.append(tier_name(static_cast<Tier>(t)));
-    return names;
-  }, "Names of the tiers this machine can run, lowest first.");
-  m.def("matmul_tier", [](int type, const std::string& tier) {
-    type_info(type);
-    return matmul_table(parse_tier(tier)).types[type].tier;
-  }, nb::arg("type"), nb::arg("tier") = "auto", "Name of the tier whose kernel a table uses for a weight type.");
+  m.def(
+      "tiers",
+      [] {
+        nb::list names;
+        for (int t = 0; t <= static_cast<int>(best_tier()); ++t) names.append(tier_name(static_cast<Tier>(t)));
+        return names;
+      },
+      "Names of the tiers this machine can run, lowest first.");
+  m.def(
+      "matmul_tier",
+      [](int type, const std::string& tier) {
+        type_info(type);
+        return matmul_table(parse_tier(tier)).types[type].tier;
+      },
+      nb::arg("type"), nb::arg("tier") = "auto", "Name of the tier whose kernel a table uses for a weight type.");
   m.def("dequantize", &dequantize, nb::arg("type"), nb::arg("weights"), nb::arg("rows"), nb::arg("cols"),
         nb::arg("tier") = "auto", "Raw GGUF rows to float32 [rows, cols].");
   m.def("matmul", &matmul, nb::arg("type"), nb::arg("weights"), nb::arg("rows"), nb::arg("cols"), nb::arg("x"),
@@ -178,11 +183,14 @@ void bind_matmul(nb::module_& m) {
         "CPU seconds of packing x, then of each product with the matrices that follow one another in `weights`.");
   m.def("quantized_activations", &quantized_activations, nb::arg("type"), nb::arg("x"), nb::arg("tier") = "auto",
         "What the kernels for a weight type make of activations: the exact operand of the product, as float32.");
-  m.def("int8_peak", [](int64_t iterations, const std::string& tier) {
-    const MatmulTable& table = matmul_table(parse_tier(tier));
-    nb::gil_scoped_release unlocked;
-    return table.int8_peak(iterations);
-  }, nb::arg("iterations"), nb::arg("tier") = "auto", "Runs the int8 peak loop; returns the multiply-adds done.");
+  m.def(
+      "int8_peak",
+      [](int64_t iterations, const std::string& tier) {
+        const MatmulTable& table = matmul_table(parse_tier(tier));
+        nb::gil_scoped_release unlocked;
+        return table.int8_peak(iterations);
+      },
+      nb::arg("iterations"), nb::arg("tier") = "auto", "Runs the int8 peak loop; returns the multiply-adds done.");
 }
 
 }  // namespace tessera

@@ -41,11 +41,11 @@ inline vi add32(vi a, vi b) { return _mm256_add_epi32(a, b); }
 inline vi sub8(vi a, vi b) { return _mm256_sub_epi8(a, b); }
 inline vi mul32(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
 inline vi even_halves(vi even, vi odd) { return _mm256_blend_epi16(even, odd, 0xaa); }  // 16-bit halves: low, high
-inline vi products8(vi u, vi s) { return _mm256_maddubs_epi16(u, s); }   // u8 * s8, neighbours summed to int16
-inline vi products16(vi a, vi b) { return _mm256_madd_epi16(a, b); }     // s16 * s16, neighbours summed to int32
+inline vi products8(vi u, vi s) { return _mm256_maddubs_epi16(u, s); }  // u8 * s8, neighbours summed to int16
+inline vi products16(vi a, vi b) { return _mm256_madd_epi16(a, b); }    // s16 * s16, neighbours summed to int32
 inline vf to_float(vi v) { return _mm256_cvtepi32_ps(v); }
 inline vf mul_f(vf a, vf b) { return _mm256_mul_ps(a, b); }
-inline vf fma_f(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }     // a * b + c
+inline vf fma_f(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }           // a * b + c
 inline vf minus_product(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a * b
 inline vf to_float(__m128i halves) { return _mm256_cvtph_ps(halves); }
 

@@ -16,9 +16,9 @@ namespace tessera {
 // How a tier wants its activations; the byte layout behind each is the tier's own and may depend on the number of
 // tokens, so `tokens` of pack and of the task are the same.
 enum class ActivationFormat : int32_t {
-  F32 = 0,      // for float weights
-  Q8_32 = 1,    // int8, one float scale (and sum) per 32: the 32-element block types
-  Q8_256 = 2,   // int8, one float scale per 256 with partial sums: the K types
+  F32 = 0,     // for float weights
+  Q8_32 = 1,   // int8, one float scale (and sum) per 32: the 32-element block types
+  Q8_256 = 2,  // int8, one float scale per 256 with partial sums: the K types
 };
 inline constexpr int kActivationFormatCount = 3;
 
@@ -36,23 +36,23 @@ struct ActivationKernels {
 };
 
 struct MatmulTask {
-  const uint8_t* weights;    // first row of the range
-  size_t row_bytes;          // distance between rows
-  int rows, cols;            // rows in this range (any number), values per row (a multiple of the type's block)
-  const uint8_t* packed;     // activations from `pack`, all `tokens` of them
+  const uint8_t* weights;  // first row of the range
+  size_t row_bytes;        // distance between rows
+  int rows, cols;          // rows in this range (any number), values per row (a multiple of the type's block)
+  const uint8_t* packed;   // activations from `pack`, all `tokens` of them
   int tokens;
-  float* out;                // out[t * out_stride + r]
-  ptrdiff_t out_stride;      // in floats
-  uint8_t* scratch;          // this thread's own, scratch_bytes(cols), 64-byte aligned
-  size_t readable;           // bytes that may be touched from `weights` on (prefetch and wide loads stay inside)
+  float* out;            // out[t * out_stride + r]
+  ptrdiff_t out_stride;  // in floats
+  uint8_t* scratch;      // this thread's own, scratch_bytes(cols), 64-byte aligned
+  size_t readable;       // bytes that may be touched from `weights` on (prefetch and wide loads stay inside)
 };
 
-struct MatmulKernels {       // one per weight type
-  const char* tier;          // name of the tier that filled it; null: type not supported
+struct MatmulKernels {  // one per weight type
+  const char* tier;     // name of the tier that filled it; null: type not supported
   ActivationFormat format;
-  int row_step;              // preferred multiple for `rows`, so that panels are not cut
+  int row_step;  // preferred multiple for `rows`, so that panels are not cut
   size_t (*scratch_bytes)(int cols);
-  void (*multiply)(const MatmulTask& task);              // any number of tokens >= 1; decode is tokens == 1
+  void (*multiply)(const MatmulTask& task);  // any number of tokens >= 1; decode is tokens == 1
   void (*dequantize)(const uint8_t* row, float* out, int cols);
 };
 

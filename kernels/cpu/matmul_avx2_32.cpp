@@ -1,6 +1,5 @@
 // AVX2 tier, types with blocks of 32 values and one float scale each: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
 #include "lanes256.h"
-
 #include "matmul_avx2.h"
 #include "matmul_fill.h"
 #include "matmul_maddubs_32.h"

@@ -1,6 +1,5 @@
 // AVX2 tier, float weights: F32, F16, BF16.
 #include "lanes256.h"
-
 #include "matmul_avx2.h"
 #include "matmul_float.h"
 

@@ -1,6 +1,5 @@
 // AVX2 tier, K types.
 #include "lanes256.h"
-
 #include "matmul_avx2.h"
 #include "matmul_fill.h"
 #include "matmul_maddubs_k.h"

@@ -1,9 +1,9 @@
-// Private to the AVX-512 VNNI tier: tiles with vpdpbusd, which multiplies unsigned quants with signed activations and adds
-// four products to each int32 lane; tokens are dword broadcasts from memory.
+// Private to the AVX-512 VNNI tier: tiles with vpdpbusd, which multiplies unsigned quants with signed activations and
+// adds four products to each int32 lane; tokens are dword broadcasts from memory.
 //
-// K types: the sums of sub-blocks A and B share a register. B is summed first and moved to the upper 16 bits, A is added
-// on top of 0x8000 so that it cannot borrow, xor 0x8000 leaves the int16 pair (A, B), and one vpdpwssd applies both
-// scales. Exact while |A|, |B| <= 32767, which the activation packer guarantees (sum |q| <= 1023 per 16 values).
+// K types: the sums of sub-blocks A and B share a register. B is summed first and moved to the upper 16 bits, A is
+// added on top of 0x8000 so that it cannot borrow, xor 0x8000 leaves the int16 pair (A, B), and one vpdpwssd applies
+// both scales. Exact while |A|, |B| <= 32767, which the activation packer guarantees (sum |q| <= 1023 per 16 values).
 // Multiplier budget per lane and 256 values (Q4_K): 64 vpdpbusd + 4 scales + 4 mins + 3 float = 75, so 85 % of peak at
 // best. 32-value types: 8 vpdpbusd + 2 to 4 float per block. A centre (and the 128 that makes Q8_0 unsigned) is the
 // starting value of the sum.
@@ -62,11 +62,12 @@ __attribute__((noinline)) void tile_dot_k(const PanelK* panel, const Tile& tile)
 #pragma GCC unroll 6
       for (int t = 0; t < T; ++t) {
         vi start = bias;
-        if constexpr (Type::kCentre != 0) start = add32(start, left32(broadcast32(negative + t * stride + 8 * part), Type::kCentre));
+        if constexpr (Type::kCentre != 0)
+          start = add32(start, left32(broadcast32(negative + t * stride + 8 * part), Type::kCentre));
         for (int h = 0; h < 2; ++h) acc[t][h] = add32(left32(acc[t][h], 16), start);
       }
       dot_steps<T, kSteps>(panel->q[a][0], x + 4 * a, stride, acc);
-      const int16_t(*scale)[2] = panel->scales[part / kPartsPerScale];
+      const int16_t (*scale)[2] = panel->scales[part / kPartsPerScale];
 #pragma GCC unroll 6
       for (int t = 0; t < T; ++t)
         for (int h = 0; h < 2; ++h)
@@ -85,7 +86,9 @@ struct DotK {
     Type::template unpack<NaturalOrder>(rows, block, half * kLanes, panel);
   }
   template <int T>
-  static void multiply(const PanelK* panel, const Tile& tile) { tile_dot_k<Type, T>(panel, tile); }
+  static void multiply(const PanelK* panel, const Tile& tile) {
+    tile_dot_k<Type, T>(panel, tile);
+  }
 };
 
 template <int kCentre, bool kHasMin, int T>

@@ -8,10 +8,14 @@ namespace {
 template <class Kernel, class Rows, class Record>
 void multiply_type(const MatmulTask& task) {
   switch (task.tokens) {
-    case 1: return Rows::template multiply<1>(task);
-    case 2: return Rows::template multiply<2>(task);
-    case 3: return Rows::template multiply<3>(task);
-    default: return multiply_panels<Kernel>(task, Record::stride(task.cols));
+    case 1:
+      return Rows::template multiply<1>(task);
+    case 2:
+      return Rows::template multiply<2>(task);
+    case 3:
+      return Rows::template multiply<3>(task);
+    default:
+      return multiply_panels<Kernel>(task, Record::stride(task.cols));
   }
 }
 static_assert(kRowTokens == 3);

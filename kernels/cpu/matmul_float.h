@@ -99,8 +99,13 @@ void multiply_float_panels(const MatmulTask& task) {
       FloatPanels<Load>::unpack_values(rows.row + half * kLanes, static_cast<size_t>(whole) * 64 * Load::kBytes,
                                        half * kLanes, tail, *panel);
     for (int t = 0; t < task.tokens; ++t) {
-      const Tile tile{1, whole, task.packed + t * stride, task.cols, task.out + t * task.out_stride + first_row,
-                      task.out_stride, rows.count};
+      const Tile tile{1,
+                      whole,
+                      task.packed + t * stride,
+                      task.cols,
+                      task.out + t * task.out_stride + first_row,
+                      task.out_stride,
+                      rows.count};
       FloatPanels<Load>::template multiply_values<1>(panel, tail, tile);
     }
   }
@@ -139,10 +144,14 @@ void multiply_float_rows(const MatmulTask& task) {
 template <class Load>
 void multiply_float(const MatmulTask& task) {
   switch (task.tokens) {
-    case 1: return multiply_float_rows<Load, 1>(task);
-    case 2: return multiply_float_rows<Load, 2>(task);
-    case 3: return multiply_float_rows<Load, 3>(task);
-    default: return multiply_float_panels<Load>(task);
+    case 1:
+      return multiply_float_rows<Load, 1>(task);
+    case 2:
+      return multiply_float_rows<Load, 2>(task);
+    case 3:
+      return multiply_float_rows<Load, 3>(task);
+    default:
+      return multiply_float_panels<Load>(task);
   }
 }
 

@@ -1,8 +1,8 @@
 // Private to the x86 tiers: tiles of the 32-value types with vpmaddubsw (AVX2, and AVX-512 without VNNI).
 //
 // Eight steps of vpmaddubsw + vpaddw cover a block, vpmaddwd with ones makes int32, one fma scales. 5-bit quants are
-// centred (minus 16, through the activations' sums) so that 16 products fit int16. Q8_0 is split into two nibble planes of
-// kLanes rows, because 8-bit products do not fit: twice the multiplies, the same kernel.
+// centred (minus 16, through the activations' sums) so that 16 products fit int16. Q8_0 is split into two nibble planes
+// of kLanes rows, because 8-bit products do not fit: twice the multiplies, the same kernel.
 #pragma once
 #include "matmul_panel_32.h"
 
@@ -61,7 +61,9 @@ struct Maddubs32 {
     Type::unpack(rows, block, half * kLanes, panel);
   }
   template <int T>
-  static void multiply(const Panel32* panel, const Tile& tile) { tile_32<Type, T>(panel, tile); }
+  static void multiply(const Panel32* panel, const Tile& tile) {
+    tile_32<Type, T>(panel, tile);
+  }
 };
 
 // Two half panels: lanes of the first half are the low nibbles of kLanes rows, those of the second their high nibbles

@@ -1,8 +1,8 @@
 // Private to the x86 tiers: tiles of the K types with vpmaddubsw (AVX2, and AVX-512 without VNNI).
 //
 // vpmaddubsw multiplies unsigned quants with signed activations and sums neighbours in int16; the activation packer
-// bounds sum |q| over 16 values by 1023, so that these sums stay exact over 32 values of a 4-bit type, over 16 of a 5-bit
-// type, and over 16 of a centred 6-bit type (|w| <= 32). One vpmaddwd then applies the scales of two sub-blocks.
+// bounds sum |q| over 16 values by 1023, so that these sums stay exact over 32 values of a 4-bit type, over 16 of a
+// 5-bit type, and over 16 of a centred 6-bit type (|w| <= 32). One vpmaddwd then applies the scales of two sub-blocks.
 // Budget per lane and 64 values (Q4_K): 16 multiplies + 15 adds + 1 + 1 for the scales; mins and floats per 256: 11.
 #pragma once
 #include "matmul_panel_k.h"
@@ -54,10 +54,11 @@ __attribute__((noinline)) void tile_k(const PanelK* panel, const Tile& tile) {
         acc[t][1] = acc[t][0];
       }
       sum_steps<T, kSteps>(panel->q[kSteps * part][0], x + 4 * kSteps * part, stride, acc);
-      const int16_t(*scale)[2] = panel->scales[part / kPartsPerScale];
+      const int16_t (*scale)[2] = panel->scales[part / kPartsPerScale];
 #pragma GCC unroll 6
       for (int t = 0; t < T; ++t)
-        for (int h = 0; h < 2; ++h) scaled[t][h] = AddProducts16::add(scaled[t][h], acc[t][h], load_i(scale[kLanes * h]));
+        for (int h = 0; h < 2; ++h)
+          scaled[t][h] = AddProducts16::add(scaled[t][h], acc[t][h], load_i(scale[kLanes * h]));
     }
     add_block<Type, AddProducts16, T>(*panel, at, stride, tile.packed, b, scaled, sums);
   }
@@ -72,7 +73,9 @@ struct MaddubsK {
     Type::template unpack<PairOrder>(rows, block, half * kLanes, panel);
   }
   template <int T>
-  static void multiply(const PanelK* panel, const Tile& tile) { tile_k<Type, T>(panel, tile); }
+  static void multiply(const PanelK* panel, const Tile& tile) {
+    tile_k<Type, T>(panel, tile);
+  }
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Private to the x86 tiers: packing of activations (AVX2), into the records of packed.h. The rules are those of the scalar
-// tier, so that all tiers quantise alike.
+// Private to the x86 tiers: packing of activations (AVX2), into the records of packed.h. The rules are those of the
+// scalar tier, so that all tiers quantise alike.
 #pragma once
 #include <immintrin.h>
 
@@ -24,10 +24,10 @@ float largest_magnitude(const float* x) {
   return _mm_cvtss_f32(_mm_castsi128_ps(m));
 }
 
-float scale_for(float largest) { return largest < 0x1p-100f ? 0.0f : largest / 127.0f; }
+inline float scale_for(float largest) { return largest < 0x1p-100f ? 0.0f : largest / 127.0f; }
 
 // 32 floats to 32 int8 in order.
-__m256i quantize32(const float* x, float inverse) {
+inline __m256i quantize32(const float* x, float inverse) {
   const __m256 factor = _mm256_set1_ps(inverse);
   const auto at = [&](int i) { return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), factor)); };
   const __m256i words = _mm256_packs_epi32(at(0), at(1)), more = _mm256_packs_epi32(at(2), at(3));
@@ -35,18 +35,18 @@ __m256i quantize32(const float* x, float inverse) {
 }
 
 // Sums of the low and the high 16 bytes, as the low dword of each 128-bit half.
-__m256i sums_of_16(__m256i bytes) {
+inline __m256i sums_of_16(__m256i bytes) {
   const __m256i eights = _mm256_sad_epu8(bytes, _mm256_setzero_si256());
   return _mm256_add_epi32(eights, _mm256_shuffle_epi32(eights, 0x4e));
 }
 
-void quantize256(const float* x, float scale, __m256i* q) {
+inline void quantize256(const float* x, float scale, __m256i* q) {
   const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int i = 0; i < 8; ++i) q[i] = quantize32(x + 32 * i, inverse);
 }
 
 // Quantises one block; returns the scale. See the scalar tier for the rule about flat blocks.
-float quantize_block256(const float* x, __m256i* q) {
+inline float quantize_block256(const float* x, __m256i* q) {
   const float largest = largest_magnitude<32>(x);
   if (!std::isfinite(largest)) {
     for (int i = 0; i < 8; ++i) q[i] = _mm256_setzero_si256();
@@ -111,8 +111,10 @@ void pack256(const float* x, ptrdiff_t x_stride, const int32_t* index, int token
   const size_t stride = stride256<kPanelOrder>(tokens, cols);
   for (int t = first; t < last; ++t) {
     const float* row = x + (index ? index[t] : t) * x_stride;
-    if (tokens <= kRowTokens) pack_row256<Order::natural>(row, cols, out + t * stride);
-    else pack_row256<kPanelOrder>(row, cols, out + t * stride);
+    if (tokens <= kRowTokens)
+      pack_row256<Order::natural>(row, cols, out + t * stride);
+    else
+      pack_row256<kPanelOrder>(row, cols, out + t * stride);
   }
 }
 
@@ -129,9 +131,11 @@ void unpack256(const uint8_t* packed, int tokens, int t, int cols, float* out) {
 }
 
 template <Order kPanelOrder>
-size_t packed_bytes256(int tokens, int cols) { return tokens * stride256<kPanelOrder>(tokens, cols); }
+size_t packed_bytes256(int tokens, int cols) {
+  return tokens * stride256<kPanelOrder>(tokens, cols);
+}
 
-void pack_row32(const float* x, int cols, uint8_t* record) {
+inline void pack_row32(const float* x, int cols, uint8_t* record) {
   const Record32 at(cols);
   float* scales = reinterpret_cast<float*>(record + at.scales);
   float* sums = reinterpret_cast<float*>(record + at.sums);
@@ -156,32 +160,32 @@ void pack_row32(const float* x, int cols, uint8_t* record) {
   }
 }
 
-void pack32(const float* x, ptrdiff_t x_stride, const int32_t* index, int, int first, int last, int cols,
-            uint8_t* out) {
+inline void pack32(const float* x, ptrdiff_t x_stride, const int32_t* index, int, int first, int last, int cols,
+                   uint8_t* out) {
   const size_t stride = Record32(cols).stride;
   for (int t = first; t < last; ++t) pack_row32(x + (index ? index[t] : t) * x_stride, cols, out + t * stride);
 }
 
-void unpack32(const uint8_t* packed, int, int t, int cols, float* out) {
+inline void unpack32(const uint8_t* packed, int, int t, int cols, float* out) {
   const Record32 at(cols);
   const uint8_t* record = packed + t * at.stride;
   for (int i = 0; i < cols; ++i)
     out[i] = loadf(record + at.scales + i / 32 * 4) * static_cast<float>(static_cast<int8_t>(record[i]));
 }
 
-void pack_float(const float* x, ptrdiff_t x_stride, const int32_t* index, int, int first, int last, int cols,
-                uint8_t* out) {
+inline void pack_float(const float* x, ptrdiff_t x_stride, const int32_t* index, int, int first, int last, int cols,
+                       uint8_t* out) {
   const size_t stride = float_stride(cols);
   for (int t = first; t < last; ++t)
     std::memcpy(out + t * stride, x + (index ? index[t] : t) * x_stride, cols * sizeof(float));
 }
 
-void unpack_float(const uint8_t* packed, int, int t, int cols, float* out) {
+inline void unpack_float(const uint8_t* packed, int, int t, int cols, float* out) {
   std::memcpy(out, packed + t * float_stride(cols), cols * sizeof(float));
 }
 
-size_t packed_bytes32(int tokens, int cols) { return tokens * Record32(cols).stride; }
-size_t packed_bytes_float(int tokens, int cols) { return tokens * float_stride(cols); }
+inline size_t packed_bytes32(int tokens, int cols) { return tokens * Record32(cols).stride; }
+inline size_t packed_bytes_float(int tokens, int cols) { return tokens * float_stride(cols); }
 
 }  // namespace
 }  // namespace tessera

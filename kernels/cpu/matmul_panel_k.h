@@ -1,7 +1,7 @@
 // Private to the x86 tiers: how blocks of the K types become panels, kLanes rows at a time.
 //
-// A block has four groups of 64 values, A the first 32 of a group and B the second. A panel holds 64 steps of four bytes
-// per row, 16 per group, ordered by the tier (see Record256):
+// A block has four groups of 64 values, A the first 32 of a group and B the second. A panel holds 64 steps of four
+// bytes per row, 16 per group, ordered by the tier (see Record256):
 //  - pairs (vpmaddubsw): step 2d + e of a group is A[4d + 2e], A[4d + 2e + 1], B[4d + 2e], B[4d + 2e + 1];
 //  - natural (vpdpbusd): step d is A[4d .. 4d + 3], step 8 + d is B[4d .. 4d + 3].
 // Scales and mins are int16 pairs (A, B), per group or per half of a group.

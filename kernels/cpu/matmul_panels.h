@@ -1,7 +1,7 @@
 // Private to the x86 tiers: the way from rows to panels and tiles, for whatever lanes were included before.
 //
-// 2 x kLanes rows are unpacked to bytes in scratch, a chunk of columns at a time, so that a row sits in each 32-bit lane;
-// tokens are broadcast. A tile is one panel x up to 6 tokens, its 12 accumulators live in registers.
+// 2 x kLanes rows are unpacked to bytes in scratch, a chunk of columns at a time, so that a row sits in each 32-bit
+// lane; tokens are broadcast. A tile is one panel x up to 6 tokens, its 12 accumulators live in registers.
 #pragma once
 #include "matmul.h"
 #include "packed.h"
@@ -22,7 +22,8 @@ inline vf broadcastf(const void* p) { return all_f(loadf(p)); }
 struct PanelRows {
   const uint8_t* row[kPanelRows];
   int count;
-  PanelRows(const MatmulTask& task, int first) : count(task.rows - first < kPanelRows ? task.rows - first : kPanelRows) {
+  PanelRows(const MatmulTask& task, int first)
+      : count(task.rows - first < kPanelRows ? task.rows - first : kPanelRows) {
     for (int r = 0; r < kPanelRows; ++r)
       row[r] = task.weights + static_cast<size_t>(first + (r < count ? r : count - 1)) * task.row_bytes;
   }
@@ -109,15 +110,28 @@ void multiply_panel(const MatmulTask& task, size_t stride, int first_row, int be
   const int tokens = last - first, tiles = (tokens + kTileTokens - 1) / kTileTokens;
   for (int i = 0; i < tiles; ++i) {  // tiles differ by at most one token
     const int t = first + i * tokens / tiles, n = first + (i + 1) * tokens / tiles - t;
-    const Tile tile{count, begin, task.packed + t * stride, task.cols, task.out + t * task.out_stride + first_row,
-                    task.out_stride, rows.count};
+    const Tile tile{
+        count,           begin,     task.packed + t * stride, task.cols, task.out + t * task.out_stride + first_row,
+        task.out_stride, rows.count};
     switch (n) {
-      case 1: Kernel::template multiply<1>(panel, tile); break;
-      case 2: Kernel::template multiply<2>(panel, tile); break;
-      case 3: Kernel::template multiply<3>(panel, tile); break;
-      case 4: Kernel::template multiply<4>(panel, tile); break;
-      case 5: Kernel::template multiply<5>(panel, tile); break;
-      default: Kernel::template multiply<6>(panel, tile); break;
+      case 1:
+        Kernel::template multiply<1>(panel, tile);
+        break;
+      case 2:
+        Kernel::template multiply<2>(panel, tile);
+        break;
+      case 3:
+        Kernel::template multiply<3>(panel, tile);
+        break;
+      case 4:
+        Kernel::template multiply<4>(panel, tile);
+        break;
+      case 5:
+        Kernel::template multiply<5>(panel, tile);
+        break;
+      default:
+        Kernel::template multiply<6>(panel, tile);
+        break;
     }
   }
 }
@@ -150,7 +164,9 @@ void multiply_panels(const MatmulTask& task, size_t stride) {
 }
 
 template <class Kernel>
-size_t panel_scratch_bytes(int) { return Kernel::kChunk * sizeof(typename Kernel::Panel); }
+size_t panel_scratch_bytes(int) {
+  return Kernel::kChunk * sizeof(typename Kernel::Panel);
+}
 
 }  // namespace
 }  // namespace tessera

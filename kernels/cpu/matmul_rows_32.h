@@ -27,7 +27,7 @@ struct NibbleRow {
   static constexpr int kBytes = sizeof(Block);
   static constexpr bool kHasSum = true;
   static constexpr float kSumFactor = kMinField ? 1.0f : -kOffset;  // of what multiplies the sum: m, or d
-  static constexpr bool kHasMin = kMinField;
+  static constexpr bool kHasMin = kMinField, kHasFifthBit = kFifthBit;
   static __m256i quants(const uint8_t* w) {
     const __m256i q = nibbles(w + kBytes - 16);
     return kFifthBit ? _mm256_or_si256(q, fifth_bit_bytes(w + kBytes - 20)) : q;
@@ -93,9 +93,18 @@ inline void add_blocks(const uint8_t* w, const MatmulTask& task, const Record32&
     for (int t = 0; t < T; ++t) {
       const __m256i x = load256(task.packed + t * at.stride + 32 * (b + i));
       const __m256i product = _mm256_madd_epi16(Row::products(q, x), ones);
-      sums.products[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_broadcast_ss(&scales[t][i]), sums.products[t]);
+      sums.products[t] =
+          _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_broadcast_ss(&scales[t][i]), sums.products[t]);
     }
   }
+}
+
+template <class Row, int T>
+inline float total(const RowSums<T>& sums, int t) {
+  const float products = sum8(sums.products[t]);
+  if constexpr (!Row::kHasSum) return products;
+  const __m128 pairs = _mm_add_ps(sums.offsets[t], _mm_movehl_ps(sums.offsets[t], sums.offsets[t]));
+  return products + Row::kSumFactor * _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
 }
 
 template <class Row>
@@ -114,14 +123,7 @@ struct Rows32Blocks {
         add_blocks<Row, T, 4>(w, task, at, b, sums);
       }
       for (; b < blocks; ++b, w += Row::kBytes) add_blocks<Row, T, 1>(w, task, at, b, sums);
-      for (int t = 0; t < T; ++t) {
-        float sum = sum8(sums.products[t]);
-        if constexpr (Row::kHasSum) {
-          const __m128 pairs = _mm_add_ps(sums.offsets[t], _mm_movehl_ps(sums.offsets[t], sums.offsets[t]));
-          sum += Row::kSumFactor * _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
-        }
-        task.out[t * task.out_stride + r] = sum;
-      }
+      for (int t = 0; t < T; ++t) task.out[t * task.out_stride + r] = total<Row, T>(sums, t);
     }
   }
 };

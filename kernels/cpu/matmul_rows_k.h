@@ -1,7 +1,8 @@
 // Private to the x86 tiers: K types with few tokens, straight from raw rows. Decode runs here.
 //
 // A block is visited 32 values at a time: the type yields a vector of unsigned quants and a vector of int16 scales (one
-// sub-block of 16 per 128-bit half), every token multiplies them. Mins and centres go through the sums of the activations.
+// sub-block of 16 per 128-bit half), every token multiplies them. Mins and centres go through the sums of the
+// activations.
 #pragma once
 #include "matmul_rows.h"
 
@@ -67,14 +68,16 @@ struct Q5_KRow : Rows32 {
   }
 };
 
-struct Rows16 {  // sixteen sub-blocks of 16
+struct Rows16 {           // sixteen sub-blocks of 16
   __m256i first, second;  // scales 0..7 and 8..15 as int16, in both halves
   __m256i offset_words;   // what multiplies the activation sums, int16
   float d, offset_d;
   void set_scales(__m256i words) {
     first = _mm256_permute2x128_si256(words, words, 0x00), second = _mm256_permute2x128_si256(words, words, 0x11);
   }
-  __m256i scales(int j) const { return _mm256_shuffle_epi8(j < 4 ? first : second, spread(2 * (j % 4), 2 * (j % 4) + 1)); }
+  __m256i scales(int j) const {
+    return _mm256_shuffle_epi8(j < 4 ? first : second, spread(2 * (j % 4), 2 * (j % 4) + 1));
+  }
   __m256i offset(const uint8_t* sums16, const uint8_t*) const {
     return _mm256_madd_epi16(offset_words, load256(sums16));
   }
@@ -96,8 +99,10 @@ struct Q6_KRow : Rows16 {
     const int h = j / 4, part = j % 4;
     if (part == 0) low[0] = load256(w + 64 * h), low[1] = load256(w + 64 * h + 32), high = load256(w + 128 + 32 * h);
     const __m256i four = part < 2 ? low[part] : _mm256_srli_epi16(low[part - 2], 4);
-    const __m256i two = part == 0 ? _mm256_slli_epi16(high, 4) : part == 1 ? _mm256_slli_epi16(high, 2)
-                        : part == 2 ? high : _mm256_srli_epi16(high, 2);
+    const __m256i two = part == 0   ? _mm256_slli_epi16(high, 4)
+                        : part == 1 ? _mm256_slli_epi16(high, 2)
+                        : part == 2 ? high
+                                    : _mm256_srli_epi16(high, 2);
     return _mm256_or_si256(and8(four, 15), and8(two, 0x30));
   }
 };
@@ -109,10 +114,12 @@ struct Q3_KRow : Rows16 {
   void begin(const uint8_t* block) {
     w = block;
     const uint32_t a = load32(w + 96), b = load32(w + 100), c = load32(w + 104);
-    const __m128i fours = _mm_setr_epi32(static_cast<int>(a & 0x0f0f0f0f), static_cast<int>(b & 0x0f0f0f0f),
-                                         static_cast<int>((a >> 4) & 0x0f0f0f0f), static_cast<int>((b >> 4) & 0x0f0f0f0f));
-    const __m128i twos = _mm_setr_epi32(static_cast<int>((c << 4) & 0x30303030), static_cast<int>((c << 2) & 0x30303030),
-                                        static_cast<int>(c & 0x30303030), static_cast<int>((c >> 2) & 0x30303030));
+    const __m128i fours =
+        _mm_setr_epi32(static_cast<int>(a & 0x0f0f0f0f), static_cast<int>(b & 0x0f0f0f0f),
+                       static_cast<int>((a >> 4) & 0x0f0f0f0f), static_cast<int>((b >> 4) & 0x0f0f0f0f));
+    const __m128i twos =
+        _mm_setr_epi32(static_cast<int>((c << 4) & 0x30303030), static_cast<int>((c << 2) & 0x30303030),
+                       static_cast<int>(c & 0x30303030), static_cast<int>((c >> 2) & 0x30303030));
     const __m256i words = _mm256_cvtepi8_epi16(_mm_sub_epi8(_mm_or_si128(fours, twos), _mm_set1_epi8(32)));
     set_scales(words);
     offset_words = words;

@@ -118,7 +118,8 @@ template <class Block, int kValues>
 void unpack(const uint8_t* packed, int, int t, int cols, float* out) {
   const int blocks = cols / kValues;
   const Block* block = reinterpret_cast<const Block*>(packed) + static_cast<size_t>(t) * blocks;
-  for (int i = 0; i < cols; ++i) out[i] = block[i / kValues].scale * static_cast<float>(block[i / kValues].q[i % kValues]);
+  for (int i = 0; i < cols; ++i)
+    out[i] = block[i / kValues].scale * static_cast<float>(block[i / kValues].q[i % kValues]);
 }
 
 size_t packed_bytes_f32(int tokens, int cols) { return padded(static_cast<size_t>(tokens) * cols * sizeof(float)); }
@@ -265,7 +266,9 @@ float product(const Unpacked256& w, const Packed256& x) {
 }
 
 template <class Unpacked, int kValues>
-size_t scratch_bytes(int cols) { return padded(cols / kValues * sizeof(Unpacked)); }
+size_t scratch_bytes(int cols) {
+  return padded(cols / kValues * sizeof(Unpacked));
+}
 
 template <class Block, class Unpacked, class Packed, int kValues>
 void multiply(const MatmulTask& task) {
@@ -357,13 +360,21 @@ int64_t int8_peak(int64_t iterations) {
 
 template <class Block>
 MatmulKernels kernels32() {
-  return {"scalar", ActivationFormat::Q8_32, 1, scratch_bytes<Unpacked32, 32>,
-          multiply<Block, Unpacked32, Packed32, 32>, dequantize<Block, Unpacked32, 32>};
+  return {"scalar",
+          ActivationFormat::Q8_32,
+          1,
+          scratch_bytes<Unpacked32, 32>,
+          multiply<Block, Unpacked32, Packed32, 32>,
+          dequantize<Block, Unpacked32, 32>};
 }
 template <class Block>
 MatmulKernels kernels256() {
-  return {"scalar", ActivationFormat::Q8_256, 1, scratch_bytes<Unpacked256, 256>,
-          multiply<Block, Unpacked256, Packed256, 256>, dequantize<Block, Unpacked256, 256>};
+  return {"scalar",
+          ActivationFormat::Q8_256,
+          1,
+          scratch_bytes<Unpacked256, 256>,
+          multiply<Block, Unpacked256, Packed256, 256>,
+          dequantize<Block, Unpacked256, 256>};
 }
 template <class Load>
 MatmulKernels kernels_float() {
