@@ -20,6 +20,7 @@ from app.garbage import GarbageCollection
 from app.library.library_controller import LibraryController
 from app.main_window import MainWindow
 from app.model_controller import ModelController
+from app.placement.placement_controller import PlacementController
 from app.problems import Problem, Problems
 from app.settings.values import Settings
 from app.store.store_thread import StoreThread
@@ -57,6 +58,7 @@ class AppContext(QObject):
         self.library = LibraryController(
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
+        self.placement = PlacementController(self.models, self.settings, folder, self.background, self)
         self.presets = Presets(folder.presets)
         self.titles = Titles(self.client, self.session, self.conversations, self.models, self.settings)
         self.window = MainWindow(
@@ -66,6 +68,7 @@ class AppContext(QObject):
             self.conversations,
             self.models,
             self.library,
+            self.placement,
             self.problems,
             ConversationSearch(self.store, self.conversations, self),
             self.background,

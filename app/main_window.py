@@ -21,6 +21,7 @@ from app.command_palette import CommandPalette, Entry
 from app.library.library_controller import LibraryController
 from app.model_controller import ModelController
 from app.notifications import Notifications
+from app.placement.placement_controller import PlacementController
 from app.preferences.preferences_page import PreferencesPage
 from app.problems import Problems
 from app.settings.values import Settings
@@ -48,6 +49,7 @@ class MainWindow(QMainWindow):
         conversations: Conversations,
         models: ModelController,
         library: LibraryController,
+        placement: PlacementController,
         problems: Problems,
         search: ConversationSearch,
         background: Background,
@@ -63,6 +65,7 @@ class MainWindow(QMainWindow):
         self._models = models
         self._theme = theme
         self._library = library
+        self._placement = placement
         self._progress = ""
         self._search = search
         self._actions = ConversationActions(self, conversations, background, problems)
@@ -86,6 +89,7 @@ class MainWindow(QMainWindow):
         self.toast = Toast(self)
         self.add_page("chat", tr("Chat"), "chat", lambda: self.chat_page)
         self.add_page("library", tr("Library"), "library", self._make_library)
+        self.add_page("memory", tr("Memory"), "memory", self._make_memory)
         self.add_page("preferences", tr("Settings"), "settings", lambda: PreferencesPage(theme, settings, models))
         self.sidebar.finish_pages()
         self.notifications = Notifications(self, theme, settings)
@@ -117,6 +121,11 @@ class MainWindow(QMainWindow):
         page = LibraryPage(self._theme, self._library)
         page.model_chosen.connect(self._focus_composer)
         return page
+
+    def _make_memory(self) -> QWidget:
+        from app.placement.placement_page import PlacementPage
+
+        return PlacementPage(self._theme, self._placement, self._models)
 
     def _connect(self) -> None:
         conversations, session, sidebar = self._conversations, self._session, self.sidebar
@@ -158,6 +167,7 @@ class MainWindow(QMainWindow):
             WindowCommand(tr("Parameters"), "Ctrl+P", page.parameters_button.toggle),
             WindowCommand(tr("Sidebar"), "Ctrl+B", lambda: self.show_sidebar(not self.sidebar.isVisible())),
             WindowCommand(tr("Library"), "Ctrl+D", lambda: self.show_page("library")),
+            WindowCommand(tr("Memory"), "Ctrl+Shift+M", lambda: self.show_page("memory")),
             WindowCommand(tr("Settings"), "Ctrl+,", lambda: self.show_page("preferences")),
             WindowCommand(tr("Larger text"), "Ctrl++", lambda: self._change_text_size(1)),
             WindowCommand(tr("Smaller text"), "Ctrl+-", lambda: self._change_text_size(-1)),

@@ -21,6 +21,7 @@ from app.environment import DataFolder
 from app.none_guard import hold_singletons
 from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
 from tests.support.screenshot_library import library_pages
+from tests.support.screenshot_memory import memory_pages
 from tests.support.screenshot_texts import ANSWER, LONG_NAME, QUESTION, STREAMING, TITLES
 from tests.support.scripted_engine import ScriptedEngine, model_info, stats
 
@@ -149,6 +150,7 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
 
 
 def _more_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
+    yield from memory_pages(stage)
     context = stage.start(name=LONG_NAME, size=(440, 560))
     stage.fill_list()
     context.session.send(QUESTION)
@@ -182,7 +184,9 @@ def take(folder: Path, scale: int, wanted: list[str]) -> None:
     application = QApplication([])
     application.setStyle(QStyleFactory.create("Fusion"))
     for theme in ("light", "dark"):
-        for name, widget in pages(Stage(application, theme)):
+        stage = Stage(application, theme)
+        only_memory = wanted and all(name.startswith("memory") for name in wanted)
+        for name, widget in memory_pages(stage) if only_memory else pages(stage):
             if not wanted or name in wanted:
                 widget.grab().save(str(folder / f"{name}-{theme}-{scale}x.png"))
 

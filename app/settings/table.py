@@ -169,6 +169,8 @@ SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         maximum=10_000_000,
     ),
+    Setting("gpu_budget", 0, ENGINE, "GPU memory", "MiB that may be used on the GPU; 0: recommended.", shown=False),
+    Setting("shown_machine", "", ENGINE, "Shown machine", "The GPU that the memory page shows.", shown=False),
     Setting("last_model", "", GENERAL, "Last model", "Loaded when the application starts.", shown=False),
     Setting("window_geometry", "", GENERAL, "Window", "Place and size of the window.", shown=False),
     Setting("sidebar_width", 272, GENERAL, "Sidebar", "Width of the sidebar.", shown=False),

@@ -46,6 +46,13 @@ class Colors:
     syntax_comment: str
     syntax_name: str
     syntax_type: str
+    place_gpu: str  # the memory page: where a thing lies; `hot` is what was used last
+    place_gpu_hot: str
+    place_ram: str
+    place_ram_hot: str
+    place_moving: str
+    place_disk: str
+    other: str  # memory of other programs
 
 
 LIGHT = Colors(
@@ -79,6 +86,13 @@ LIGHT = Colors(
     syntax_comment="#646a66",
     syntax_name="#1b5fa8",
     syntax_type="#0b6b70",
+    place_gpu="#2b9a8d",
+    place_gpu_hot="#06453f",
+    place_ram="#c0812c",
+    place_ram_hot="#633900",
+    place_moving="#8a49c9",
+    place_disk="#8b8d86",
+    other="#8b8d86",
 )
 
 DARK = Colors(
@@ -112,6 +126,13 @@ DARK = Colors(
     syntax_comment="#8f9894",
     syntax_name="#8fbdf0",
     syntax_type="#74cdd0",
+    place_gpu="#2c8a7e",
+    place_gpu_hot="#a8f5e9",
+    place_ram="#a8712b",
+    place_ram_hot="#ffe0a8",
+    place_moving="#b78af0",
+    place_disk="#727876",
+    other="#727876",
 )
 
 THEMES = {"light": LIGHT, "dark": DARK}
@@ -133,6 +154,8 @@ CONTRAST_PAIRS: tuple[tuple[str, str, float], ...] = (
     ("outline", "window", 3.0),
     ("outline", "card", 3.0),
     ("outline", "sidebar", 3.0),
+    *((f"place_{place}", "card", 3.0) for place in ("gpu", "gpu_hot", "ram", "ram_hot", "moving", "disk")),
+    ("other", "card", 3.0),
     *((f"syntax_{kind}", "code", 4.5) for kind in ("keyword", "string", "number", "comment", "name", "type")),
 )
 

@@ -1,0 +1,59 @@
+"""Machines that the page can plan for: this one, and this one with a GPU of the catalogue. Free of Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from engine.placement.hardware import catalogue
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.hardware.store import cpu_name, known_machine
+from engine.runtime.threads import default_threads
+
+THIS_MACHINE = ""  # the choice that stands for the GPU that is really there, or none
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`simulated`: its GPU is not the one in this machine. `measured`: the processor's rates were measured here."""
+
+    profile: HardwareProfile
+    simulated: bool
+    measured: bool
+
+
+def own_profile(folder: Path) -> tuple[HardwareProfile, bool]:
+    """This machine as measured before, and True; or the most similar processor's datasheet, and False."""
+    known = known_machine(folder, default_threads())
+    if known is not None:
+        return known, True
+    return catalogue.machine(_similar_cpu(), None, psutil.virtual_memory().total), False
+
+
+def machine_for(choice: str, own: HardwareProfile, *, measured: bool) -> Machine:
+    """`choice`: THIS_MACHINE or a catalogue GPU's name; UnknownDeviceError for any other."""
+    if choice == THIS_MACHINE:
+        return Machine(own, simulated=False, measured=measured)
+    entry = catalogue.find_gpu(choice)
+    profile = replace(
+        own,
+        gpu=catalogue.gpu_profile(entry),
+        link=catalogue.link_profile(entry),
+        drives_display=False,
+        source="mixed",
+        notes=(),
+    )
+    return Machine(profile, simulated=True, measured=measured)
+
+
+def _similar_cpu() -> catalogue.CatalogueCPU:
+    """The catalogue's entry whose name stands in this processor's, else the one with as many cores."""
+    name = cpu_name().lower()
+    for entry in catalogue.cpus():
+        if entry.name.lower() in name:
+            return entry
+    cores = psutil.cpu_count(logical=False) or 4
+    desktop = [entry for entry in catalogue.cpus() if entry.isa.startswith("avx") and entry.bandwidth_gb < 100]
+    return min(desktop, key=lambda entry: (abs(entry.cores - cores), entry.bandwidth_gb))

@@ -1,0 +1,55 @@
+"""What a memory is filled with, by purpose, in the order of the bars. Free of Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from engine.placement.plan import MemoryUse, PlacementPlan
+
+
+class Purpose(Enum):
+    WEIGHTS = "weights"
+    EXPERTS = "experts"
+    STATE = "KV cache"
+    SCRATCH = "scratch"
+    APP = "app"
+    CACHE = "page cache"
+    FREE = "free in budget"
+    OTHER = "other programs"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    purpose: Purpose
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One memory: its size, what the plan fills it with, and what is measured (empty where it cannot be)."""
+
+    total: int
+    planned: tuple[Part, ...] = ()
+    now: tuple[Part, ...] = ()
+
+
+def planned_parts(use: MemoryUse, *, budget: int = 0, taken: int = 0) -> tuple[Part, ...]:
+    """`budget`: of which the rest is free; `taken`: what other programs hold."""
+    parts = [
+        Part(Purpose.WEIGHTS, use.weights),
+        Part(Purpose.EXPERTS, use.experts),
+        Part(Purpose.STATE, use.state),
+        Part(Purpose.SCRATCH, use.overhead),
+        Part(Purpose.FREE, max(0, budget - use.total)),
+        Part(Purpose.OTHER, taken),
+    ]
+    return tuple(part for part in parts if part.bytes >= (16 << 20 if part.purpose is Purpose.FREE else 1))
+
+
+def gpu_bar(plan: PlacementPlan, card: int, taken: int, now: tuple[Part, ...] = ()) -> Bar:
+    return Bar(card, planned_parts(plan.gpu, budget=plan.gpu_budget, taken=taken), now)
+
+
+def ram_bar(plan: PlacementPlan, ram: int, taken: int, now: tuple[Part, ...] = ()) -> Bar:
+    return Bar(ram, planned_parts(plan.ram, taken=taken), now)

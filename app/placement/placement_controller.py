@@ -1,0 +1,194 @@
+"""Which model, machine and budget the memory page shows; plans off the main thread, the latest wish wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app.background import Background
+from app.environment import DataFolder
+from app.model_controller import ModelController
+from app.placement.forecast import Forecast, Outlook, Preview
+from app.placement.machines import THIS_MACHINE, Machine, machine_for, own_profile
+from app.settings.values import Settings
+from engine.errors import EngineError
+from engine.placement.costs import Workload
+from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.shape import ModelShape
+from engine.placement.shape_source import read_shape
+
+MiB = 1 << 20
+DEPTH = 2048  # tokens in the cache at which speeds are predicted, where the context allows
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be planned. `budget` None: the recommended one."""
+
+    path: str
+    machine: str = THIS_MACHINE
+    context: int = 4096
+    ram: int | None = None
+    budget: int | None = None
+    taken: int = 0
+
+    @property
+    def ground(self) -> tuple[object, ...]:
+        """All but the budget: another ground needs another forecast."""
+        return self.path, self.machine, self.context, self.ram, self.taken
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    wish: Wish
+    machine: Machine
+    outlook: Outlook
+    preview: Preview
+
+
+class PlacementController(QObject):
+    """`answer` is what the page shows. Signals arrive on the main thread."""
+
+    outlook_changed = Signal()  # another model, machine or context: everything is to be drawn anew
+    previewed = Signal()  # another budget
+    model_missing = Signal(str)  # nothing to show, and why
+
+    def __init__(
+        self,
+        models: ModelController,
+        settings: Settings,
+        folder: DataFolder,
+        background: Background,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.answer: Answer | None = None
+        self.read_shape: Callable[[str], ModelShape] = read_shape
+        self.read_machine: Callable[[], tuple[HardwareProfile, bool]] = lambda: own_profile(folder.root / "hardware")
+        self._models = models
+        self._settings = settings
+        self._background = background
+        self._wish: Wish | None = None
+        self._planning = False
+        self._own: tuple[HardwareProfile, bool] | None = None
+        self._shape: tuple[str, ModelShape] | None = None
+        self._forecast: tuple[tuple[object, ...], Machine, Forecast] | None = None
+        self._started = False
+        self._seen: tuple[str, int] | None = None  # the loaded model and its context
+        models.changed.connect(self._model_changed)
+
+    @property
+    def wish(self) -> Wish | None:
+        return self._wish
+
+    def start(self) -> None:
+        """Called when something of this is first on screen; before, nothing is read or planned."""
+        if not self._started:
+            self._started = True
+            self._model_changed()
+
+    # --- wishes -----------------------------------------------------------------------------------------------
+
+    def set_budget(self, budget: int) -> None:
+        """Bytes. The preview follows in some milliseconds; of several waiting wishes only the last is planned."""
+        self._ask(budget=budget)
+
+    def set_machine(self, machine: str) -> None:
+        if self._wish is None or machine != self._wish.machine:
+            self._settings.set("shown_machine", machine)
+            self._ask(machine=machine, budget=None)
+
+    def set_context(self, context: int) -> None:
+        self._ask(context=context)
+
+    def set_ram(self, ram: int | None) -> None:
+        self._ask(ram=ram)
+
+    def load_with_context(self, context: int) -> None:
+        """The running model again, with a context of that many tokens."""
+        self._settings.set("context_length", context)
+        self._models.reload()
+
+    def set_taken(self, taken: int) -> None:
+        """GPU memory of other programs, rounded so that a flickering reading does not plan anew."""
+        rounded = -(-taken // (64 * MiB)) * 64 * MiB
+        if self._wish is not None and self._wish.machine == THIS_MACHINE and rounded != self._wish.taken:
+            self._ask(taken=rounded)
+
+    def measure_again(self, own: tuple[HardwareProfile, bool]) -> None:
+        self._own, self._forecast = own, None
+        self._ask()
+
+    def _model_changed(self) -> None:
+        if not self._started:
+            return
+        info = self._models.info
+        seen = None if info is None else (info.path, info.context_length)
+        if info is None:
+            self._wish = self.answer = None
+            self.model_missing.emit("")
+        elif seen != self._seen:
+            stored = self._settings["gpu_budget"] * MiB
+            machine = self._settings["shown_machine"]
+            budget = stored if stored and machine == THIS_MACHINE else None
+            self._wish = Wish(info.path, machine, info.context_length, None, budget)
+            self._plan()
+        self._seen = seen
+
+    def _ask(self, **changes: object) -> None:
+        if self._wish is None:
+            return
+        self._wish = replace(self._wish, **changes)  # type: ignore[arg-type]
+        self._plan()
+
+    # --- planning ---------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        if self._planning or self._wish is None:
+            return
+        self._planning = True
+        wish = self._wish
+        self._background.run_in_background(lambda: self._answer(wish), self._answered, self._failed)
+
+    def _answer(self, wish: Wish) -> Answer:
+        """Off the main thread; one at a time, so what it keeps needs no lock."""
+        if self._own is None:
+            self._own = self.read_machine()
+        if self._shape is None or self._shape[0] != wish.path:
+            self._shape = wish.path, self.read_shape(wish.path)
+        if self._forecast is None or self._forecast[0] != wish.ground:
+            machine = machine_for(wish.machine, self._own[0], measured=self._own[1])
+            depth = min(wish.context, DEPTH)
+            work = Workload(context=wish.context, prompt=depth, depth=depth)
+            forecast = Forecast(self._shape[1], machine.profile, work, ram=wish.ram, taken=wish.taken)
+            self._forecast = wish.ground, machine, forecast
+        _, machine, forecast = self._forecast
+        budget = forecast.outlook.marks.recommended if wish.budget is None else wish.budget
+        return Answer(wish, machine, forecast.outlook, forecast.preview(budget))
+
+    def _answered(self, answer: Answer) -> None:
+        self._planning = False
+        before, wish = self.answer, self._wish
+        if wish is None:
+            return
+        if answer.wish.path == wish.path:
+            self.answer = answer
+            if before is None or before.outlook is not answer.outlook:
+                self.outlook_changed.emit()
+            self.previewed.emit()
+        if answer.wish != wish:
+            self._plan()
+
+    def _failed(self, error: Exception) -> None:
+        self._planning = False
+        if not isinstance(error, EngineError | OSError):
+            raise error
+        if self._wish is not None and self._wish.machine != THIS_MACHINE and self._shape is not None:
+            self.set_machine(THIS_MACHINE)  # a card that this version's catalogue does not know
+            return
+        name = Path(self._wish.path).name if self._wish is not None else ""
+        self._wish = self.answer = None
+        self.model_missing.emit(f"{name}: {error}" if name else str(error))

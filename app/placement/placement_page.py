@@ -1,0 +1,167 @@
+"""The memory page: assembles the budget, the bars, the map and the traces; the controller decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from app.library.notice import Notice
+from app.model_controller import ModelController
+from app.placement.budget_card import BudgetCard
+from app.placement.machines import THIS_MACHINE
+from app.placement.map_card import MapCard
+from app.placement.map_cells import MapCells
+from app.placement.memory_bar import MemoryBar
+from app.placement.memory_parts import gpu_bar, ram_bar
+from app.placement.placement_controller import PlacementController
+from app.theme.theme import Theme
+from app.translation import tr
+from engine.placement.hardware import catalogue
+
+PAGE_WIDTH = 1040
+
+
+class PlacementPage(QScrollArea):
+    def __init__(self, theme: Theme, controller: PlacementController, models: ModelController) -> None:
+        super().__init__()
+        self.setObjectName("page")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self._theme, self._controller, self._models = theme, controller, models
+        self._cells: MapCells | None = None
+        self.title = QLabel(tr("Memory"), self)
+        self.title.setObjectName("pageTitle")
+        self.subtitle = QLabel(self)
+        self.subtitle.setObjectName("settingHelp")
+        self.simulated = QLabel(tr("simulated"), self)
+        self.simulated.setObjectName("pill")
+        self.simulated.setProperty("mood", "fair")
+        self.machine_label = QLabel(tr("Show it on"), self)
+        self.machine = QComboBox(self)
+        self.machine.setAccessibleName(tr("Show this model on"))
+        self.machine.addItem(tr("This machine"), THIS_MACHINE)
+        for gpu in catalogue.gpus():
+            self.machine.addItem(gpu.name, gpu.name)
+        self.notice = Notice(self)
+        self.budget = BudgetCard(theme, self)
+        self.gpu_bar = MemoryBar(theme, tr("GPU memory"), "gpu", self)
+        self.ram_bar = MemoryBar(theme, tr("RAM"), "ram", self)
+        self.map = MapCard(theme, self)
+        self._cards = (self.budget, self._bars(), self.map)
+        self._lay_out()
+        self._connect()
+        controller.start()
+        self._show_outlook() if controller.answer is not None else self._show_missing("")
+
+    def _bars(self) -> QFrame:
+        card = QFrame(self)
+        card.setObjectName("card")
+        layout = QVBoxLayout(card)
+        layout.setContentsMargins(20, 16, 20, 12)
+        layout.setSpacing(12)
+        layout.addWidget(self.gpu_bar)
+        layout.addWidget(self.ram_bar)
+        return card
+
+    def _lay_out(self) -> None:
+        body = QWidget(self)
+        body.setObjectName("pageBody")
+        body.setMaximumWidth(PAGE_WIDTH)
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        line = QHBoxLayout()
+        line.setSpacing(10)
+        line.addWidget(self.title)
+        line.addWidget(self.simulated, 0, Qt.AlignmentFlag.AlignVCenter)
+        line.addStretch(1)
+        words.addLayout(line)
+        words.addWidget(self.subtitle)
+        head.addLayout(words, 1)
+        head.addWidget(self.machine_label, 0, Qt.AlignmentFlag.AlignVCenter)
+        head.addWidget(self.machine, 0, Qt.AlignmentFlag.AlignVCenter)
+        layout = QVBoxLayout(body)
+        layout.setContentsMargins(28, 26, 28, 28)
+        layout.setSpacing(14)
+        layout.addLayout(head)
+        layout.addWidget(self.notice)
+        for card in self._cards:
+            layout.addWidget(card)
+        layout.addStretch(1)
+        self.setWidget(body)
+        self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+
+    def _connect(self) -> None:
+        controller = self._controller
+        controller.outlook_changed.connect(self._show_outlook)
+        controller.previewed.connect(self._show_preview)
+        controller.model_missing.connect(self._show_missing)
+        self.machine.activated.connect(lambda: controller.set_machine(self.machine.currentData()))
+        self.budget.changed.connect(controller.set_budget)
+        self.budget.context_changed.connect(controller.set_context)
+        self.budget.ram_changed.connect(controller.set_ram)
+        self.budget.reload_requested.connect(controller.load_with_context)
+
+    # --- what is shown ----------------------------------------------------------------------------------------
+
+    def _show_missing(self, reason: str) -> None:
+        for card in self._cards:
+            card.hide()
+        for part in (self.simulated, self.subtitle, self.machine, self.machine_label):
+            part.hide()
+        words = tr(
+            "Load a model, and this page shows where each of its tensors and experts lies and what memory would buy."
+        )
+        self.notice.show_words(reason or words)
+
+    def _show_outlook(self) -> None:
+        answer = self._controller.answer
+        if answer is None:
+            return
+        info = self._models.info
+        outlook, machine = answer.outlook, answer.machine
+        self.notice.hide()
+        for part in (*self._cards, self.machine, self.machine_label):
+            part.show()
+        if self._cells is None or self._cells.shape is not outlook.shape:
+            self._cells = MapCells(outlook.shape)
+            self.map.show_cells(self._cells)
+        self.machine.setCurrentIndex(max(0, self.machine.findData(answer.wish.machine)))
+        self.simulated.setVisible(machine.simulated)
+        self.subtitle.show()
+        self.subtitle.setText(self._subtitle(info.name if info is not None else Path(answer.wish.path).stem))
+        self.budget.show_outlook(answer, info.context_length if info is not None else outlook.work.context)
+        self._show_preview()
+
+    def _subtitle(self, name: str) -> str:
+        answer = self._controller.answer
+        assert answer is not None
+        gpu, cpu = answer.outlook.hardware.gpu, answer.outlook.hardware.cpu
+        where = tr("{gpu} with {cpu}", gpu=gpu.name, cpu=cpu.name) if gpu is not None else cpu.name
+        source = tr("rates measured here") if answer.machine.measured else tr("rates from datasheets")
+        return f"{name}  ·  {where}  ·  {source}"
+
+    def _show_preview(self) -> None:
+        answer = self._controller.answer
+        if answer is None or self._cells is None:
+            return
+        self.budget.show_preview(answer)
+        plan = answer.preview.plan
+        if plan is None:
+            return
+        hardware = answer.outlook.hardware
+        self.gpu_bar.setVisible(hardware.gpu is not None)
+        if hardware.gpu is not None:
+            self.gpu_bar.show_bar(gpu_bar(plan, hardware.gpu.memory_bytes, answer.wish.taken))
+        self.ram_bar.show_bar(ram_bar(plan, hardware.cpu.memory_bytes, 0))
+        self.map.show_reasons(plan)
+        self.map.show_places(self._cells.of_plan(plan))
+        partly = any(0 < e.slots < e.bank.count and not e.resident for e in plan.experts)
+        self.map.show_hint(
+            tr("A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.")
+            if partly
+            else ""
+        )

@@ -1,0 +1,1 @@
+"""Live readings in the window: history, traces and the status line."""
