@@ -10,7 +10,7 @@ NATIVE_SOURCES := $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench soak check format screenshots setup build starter clean
+.PHONY: run test bench soak sanitize check format screenshots setup build starter clean
 
 run: build starter
 	@if command -v nvidia-smi >/dev/null 2>&1; then $(PIP) install -q -c constraints.txt -e '.[gpu]' --no-build-isolation; fi
@@ -43,6 +43,10 @@ bench: build starter
 
 soak: build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests --soak $(ARGS)
+
+# The native tests under AddressSanitizer with UBSan, then ThreadSanitizer; builds its own extensions under build/.
+sanitize: build
+	$(PY) -m tests.sanitize $(ARGS)
 
 screenshots: build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m tests.screenshots $(ARGS)
