@@ -113,21 +113,30 @@ class HybridExecutor:
         self._bind_cpu(sides[False].program)
         self._bind_device(sides[True].program, graph, placement)
         costs = self._make_costs(graph, self.residency) if self._make_costs else lambda segment, step: 0.0
-        stagings = dict(self._stagings)
+        stagings: Stagings = {}
         now = time.perf_counter
-        scheduler = Scheduler(graph, sides, self.device, lambda: self._current, self._look_up, now, stagings, costs)
+        scheduler = Scheduler(
+            graph, sides, self.device, lambda: self._current, self._look_up, now, self._stagings, stagings, costs
+        )
         schedule = scheduler.schedule(place(graph, placement))
         self._reserve(sides[True].program, graph, stagings)
+        for key in self._stagings.keys() - stagings.keys():
+            self._stagings[key].release()
         self._stagings = stagings
         self._switch(placement, schedule, sides, None)
         self.apply_tables(placement.slots)
 
     def _reserve(self, program: CpuProgram, graph: Graph, stagings: Stagings) -> None:
         """Device memory for what lies between operations, so that no step can fail for want of it."""
-        for key, staging in stagings.items():
-            if key[0] and key not in self._stagings:
+        new = [staging for key, staging in stagings.items() if key[0] and key not in self._stagings]
+        try:
+            for staging in new:
                 staging.reserve(LARGEST_MICRO_BATCH)
-        self._workspace.resize(min(self._workspace.capacity, workspace_bytes(program, graph)))
+            self._workspace.resize(min(self._workspace.capacity, workspace_bytes(program, graph)))
+        except BaseException:
+            for staging in new:
+                staging.release()
+            raise
 
     def _release_workspace(self) -> None:
         for staging in self._stagings.values():
@@ -184,6 +193,11 @@ class HybridExecutor:
                 if bank in cpu.masks:
                     cpu.program.set_expert_mask(cpu.masks[bank], self.residency.banks[bank].table.absent)
         self.promoter.changed.clear()
+
+    @property
+    def workspace_charged(self) -> int:
+        """Device memory in use for what lies between operations."""
+        return self._workspace.charged + sum(staging.charged for staging in self._stagings.values())
 
     @property
     def overhead_bytes(self) -> int:

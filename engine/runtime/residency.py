@@ -107,7 +107,8 @@ class Residency:
         for layer in self._layers[item]:
             regions: list[Region] = []
             try:
-                regions += [self.memory.allocate(a.nbytes, f"{item}: cache") for a in self._pool.layer(layer)]
+                for array in self._pool.layer(layer):
+                    regions.append(self.memory.allocate(array.nbytes, f"{item}: cache"))
             except BaseException:
                 for region in regions:
                     region.release()

@@ -152,7 +152,10 @@ class Schedule:
 
 
 class Scheduler:
-    """Makes the schedule of one placement. `costs` is asked by a virtual clock only."""
+    """Makes the schedule of one placement. `costs` is asked by a virtual clock only.
+
+    Those that are needed of `known_stagings`, and new ones, go into `stagings`.
+    """
 
     def __init__(
         self,
@@ -162,6 +165,7 @@ class Scheduler:
         step: Callable[[], Step],
         lookup: Lookup,
         now: Callable[[], float],
+        known_stagings: Stagings,
         stagings: Stagings,
         costs: Costs = lambda segment, step: 0.0,
     ) -> None:
@@ -172,6 +176,7 @@ class Scheduler:
         self._lookup = lookup
         self._now = now
         self._costs = costs
+        self._known_stagings = known_stagings
         self._stagings = stagings
         self._ids = {op.ids for op in graph.ops if isinstance(op, Experts)}
 
@@ -225,7 +230,8 @@ class Scheduler:
         key = to_device, width, is_ids, ordinal
         if key not in self._stagings:
             name = f"staging {'on the device' if to_device else 'in RAM'} {width} {'ids' if is_ids else ''} {ordinal}"
-            self._stagings[key] = Staging(name, width, is_ids, self._device.memory if to_device else None)
+            known = self._known_stagings.get(key)
+            self._stagings[key] = known or Staging(name, width, is_ids, self._device.memory if to_device else None)
         return self._stagings[key]
 
     def _segment_task(self, work: SegmentWork, waits: tuple[Event, ...], signals: tuple[Event, ...]) -> Task:

@@ -25,6 +25,11 @@ class Staging:
         self._buffer: Rows = np.empty((0, width), self._type)
         self.rows: Rows = self._buffer
 
+    @property
+    def charged(self) -> int:
+        """Device memory in use."""
+        return self._region.charged if self._region is not None else 0
+
     def reserve(self, rows: int) -> None:
         """Room for `rows`. DeviceMemoryError where the device has none."""
         if rows <= len(self._buffer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from engine.runtime.devices import Task
 from engine.runtime.schedule import Schedule
@@ -26,7 +26,7 @@ def _reachable(schedule: Schedule, tasks: list[Task]) -> list[set[int]]:
     number = {id(task): index for index, task in enumerate(tasks)}
     next_of: list[set[int]] = [set() for _ in tasks]
     for stream in schedule.streams.values():
-        for before, behind in zip(stream, stream[1:], strict=False):
+        for before, behind in pairwise(stream):
             next_of[number[id(before)]].add(number[id(behind)])
     waiting = {id(event): number[id(task)] for task in tasks for event in task.waits}
     for task in tasks:

@@ -1,0 +1,188 @@
+"""Budgets and placements that change in mid-conversation, and every allocation that may fail meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from engine.errors import OutOfMemoryError
+from engine.memory.kv_pool import KVPool
+from engine.runtime.devices import DeviceMemory, DeviceMemoryError
+from engine.runtime.migration import MigrationFailedError, migrate
+from engine.runtime.placement import Placement
+from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
+from tests.support.native_model import Logits, NativeModel
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+TOKENS = np.random.default_rng(8).integers(0, 512, 48).tolist()
+NOTHING = Placement()
+STAGING = 4 << 20  # two placements' staging is there at once while one takes over from the other
+
+
+@pytest.fixture(scope="module")
+def path(tiny_models: Write) -> Path:
+    return tiny_models(TinyModel("qwen3moe", layers=3))
+
+
+@pytest.fixture(scope="module")
+def reference(path: Path) -> Logits:
+    return NativeModel(path).logits(TOKENS)
+
+
+@pytest.fixture
+def model(path: Path) -> Iterator[HybridModel]:
+    model = HybridModel(path)
+    yield model
+    model.close()
+
+
+def everything(model: HybridModel) -> Placement:
+    return Placement(frozenset(items_of(model.graph)), banks_of(model.graph))
+
+
+class Conversation:
+    """Goes through TOKENS one by one; every row must be the reference's."""
+
+    def __init__(self, model: HybridModel, reference: Logits) -> None:
+        self.model, self.reference = model, reference
+        self.state = model.new_state()
+        self.say(33)
+
+    def say(self, count: int = 1) -> None:
+        begin = self.state.length
+        rows = self.model.extend(self.state, TOKENS[begin : begin + count])
+        bound = 1e-3 * self.reference.std()
+        assert np.abs(rows - self.reference[begin : begin + count]).max() <= bound
+        if self.state.length == len(TOKENS):
+            self.state.truncate(33)
+
+
+def consistent(model: HybridModel) -> None:
+    """What is in effect is what lies in the device's memory, and nothing else does."""
+    residency, placement = model.executor.residency, model.executor.placement
+    assert set(residency.items) == set(placement.on_device)
+    assert {b: len(m.table.experts) for b, m in residency.banks.items()} == {
+        b: n for b, n in placement.slots.items() if n
+    }
+    held = sum(m.charged for m in (*residency.items.values(), *residency.banks.values()))
+    assert model.device.memory.used - model.executor.workspace_charged == held
+    assert model.device.memory.used <= model.device.memory.limit
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_changes_between_steps_of_a_conversation(model: HybridModel, reference: Logits, seed: int) -> None:
+    random, talk = Random(seed), Conversation(model, reference)
+    for _ in range(5):
+        target = random_placement(model.graph, random)
+        for _ in migrate(model.executor, target, model.device.memory.limit):
+            talk.say()
+        assert model.executor.placement == target
+        consistent(model)
+        talk.say()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_allocation_may_fail(model: HybridModel, reference: Logits, seed: int) -> None:
+    """One or two allocations on the way fail; the conversation never notices."""
+    random, talk = Random(seed), Conversation(model, reference)
+    model.place(random_placement(model.graph, random))
+    before = model.executor.placement
+    fails = {random.randint(1, 25), random.randint(1, 40)}
+    calls = 0
+
+    def refuse(_size: int, purpose: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls in fails:
+            raise DeviceMemoryError(f"{purpose}: refused by the test.")
+
+    model.device.memory.on_charge = refuse
+    try:
+        for _ in migrate(model.executor, random_placement(model.graph, random), model.device.memory.limit):
+            talk.say()
+    except MigrationFailedError as error:
+        assert (model.executor.placement == before) is error.restored
+        assert "refused by the test" in error.cause
+    model.device.memory.on_charge = lambda size, purpose: None
+    consistent(model)
+    talk.say(2)
+
+
+def test_caches_that_cannot_come_home_stay(
+    model: HybridModel, reference: Logits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = Conversation(model, reference)
+    model.place(everything(model))
+
+    def refuse(self: KVPool, index: int) -> None:
+        raise OutOfMemoryError("no RAM")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KVPool, "move_layer_home", refuse)
+        with pytest.raises(MigrationFailedError, match="no RAM") as failure:
+            model.place(NOTHING)
+    assert failure.value.restored and model.executor.placement == everything(model)
+    talk.say()
+    model.place(NOTHING)
+    talk.say()
+
+
+def test_no_budget_gives_everything_back(model: HybridModel, reference: Logits) -> None:
+    talk = Conversation(model, reference)
+    model.place(everything(model))
+    talk.say()
+    assert model.device.memory.used > 0
+    model.place(NOTHING, limit=0)
+    assert model.device.memory.used == 0 == model.device.memory.limit
+    talk.say()
+
+
+def test_memory_never_exceeds_the_larger_budget(model: HybridModel) -> None:
+    model.place(everything(model))
+    full = model.device.memory.used + STAGING
+    half = Placement(frozenset(items_of(model.graph)[:4]), {})
+    model.place(half)
+    small = model.device.memory.used + STAGING
+    for old, new, limit in ((everything(model), half, small), (half, everything(model), full)):
+        model.place(old, limit=full)
+        model.device.memory.peak = 0
+        for _ in migrate(model.executor, new, limit):
+            assert model.device.memory.used <= full
+        assert model.device.memory.peak <= full
+        assert model.device.memory.used <= limit == model.device.memory.limit
+
+
+def test_a_budget_too_small_for_the_plan_is_rolled_back(model: HybridModel, reference: Logits) -> None:
+    talk = Conversation(model, reference)
+    some = Placement(frozenset({"blk.0.attn"}), {"blk.1.experts": 3})
+    model.place(some)
+    before = model.device.memory.limit
+    with pytest.raises(MigrationFailedError) as failure:
+        model.place(everything(model), limit=model.device.memory.used + 100_000)
+    assert failure.value.restored and failure.value.remedy
+    assert model.executor.placement == some and model.device.memory.limit == before
+    talk.say()
+
+
+def test_regions_grow_in_place_and_give_back() -> None:
+    memory = DeviceMemory(100_000, granularity=4096)
+    region = memory.reserve(1 << 20, "slots")
+    assert memory.used == 0
+    region.resize(5000)
+    region.view()[:] = 7
+    region.resize(90_000)
+    assert memory.used == 90_112 and (region.view(0, 5000) == 7).all()
+    with pytest.raises(DeviceMemoryError, match="slots"):
+        region.resize(100_001)
+    assert region.size == 90_000 and memory.used == 90_112
+    region.resize(4096)
+    assert memory.used == 4096 and memory.peak == 90_112
+    region.resize(20_000)
+    assert not region.view(8192).any(), "memory that was given up comes back empty"
+    with pytest.raises(ValueError, match="outside"):
+        region.view(0, 20_001)
