@@ -5,7 +5,9 @@
 #ifdef __CUDACC__
 // One block per processor is allowed: the compiler must not spill registers for a higher occupancy.
 #define KERNEL(name, max_threads, params) extern "C" __global__ void __launch_bounds__(max_threads, 1) name params
-#define DYNAMIC_SHARED(T, name) extern __shared__ __align__(16) T name[]
+#define DYNAMIC_SHARED(T, name)                               \
+  extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
+  T* const name = (T*)dynamic_shared
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;

@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.source import CACHE_TYPES, FLOAT_TYPES, WEIGHT_TYPES
 
@@ -17,7 +20,9 @@ SILU, GELU = 0, 1
 ROWS_PER_BLOCK, TILE = 8, 64  # of the matrix-vector and of the matrix-matrix kernels
 MATVEC_MOST = 8  # rows of activations up to which the matrix-vector kernel is used
 HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
+QUERY_ROWS = 64  # of a block of attention_prefill
 FACTS_BYTES, EXTENT_BYTES = 8, 8
+Ints = NDArray[np.int32]
 K_TYPES = (10, 11, 12, 13, 14)
 
 
@@ -77,6 +82,14 @@ class Places(NamedTuple):
     sequences: int
     tables: int
     table_blocks: int
+
+
+class Items(NamedTuple):
+    """`prefill_items` on the device, and how many items there are."""
+
+    order: int
+    items: int
+    count: int
 
 
 class Operations:
@@ -236,6 +249,45 @@ class Operations:
         if partitions > 1:
             combine = (partials, extents, at.positions, out, partitions, cache.value_dim, window)
             self._launch(f"attention_combine_{name}", (n, heads), 128, *combine)
+
+    def attention_prefill(
+        self, cache: Cache, q: int, out: int, at: Places, items: Items, heads: int, scale: float, window: int = 0
+    ) -> None:
+        """The same for many queries, on tensor cores; `items` are the batch's `prefill_items`, on the device."""
+        largest = max(cache.key_dim, cache.value_dim)
+        if largest > 256 or heads // cache.kv_heads > QUERY_ROWS:
+            raise ValueError(f"no CUDA kernel for prefill with dimension {largest}, {heads} on {cache.kv_heads} heads")
+        keys = 32 if largest <= 128 else 16
+        halves = (QUERY_ROWS + keys) * (_chunks(cache.key_dim, 16) * 16 + 8) + cache.value_dim * (keys + 8)
+        name = f"attention_prefill{'' if largest <= 128 else '_wide'}_{CACHE_TYPES[cache.type_id]}"
+        dims = (heads, cache.kv_heads, cache.key_dim, cache.value_dim, cache.block_tokens, at.table_blocks)
+        args = (
+            q,
+            cache.keys,
+            cache.values,
+            at.positions,
+            items.order,
+            items.items,
+            at.tables,
+            out,
+            *dims,
+            scale,
+            window,
+        )
+        self._launch(name, (items.count, cache.kv_heads), 128, *args, shared=2 * halves)
+
+
+def prefill_items(positions: Ints, sequences: Ints, heads_per_kv: int) -> tuple[Ints, Ints]:
+    """How attention_prefill cuts a batch: order [n], the tokens by sequence and position, and items [count, 3]:
+    sequence, first place in `order`, number of tokens; at most 64 rows (tokens * heads_per_kv) each."""
+    order = np.lexsort((positions, sequences)).astype(np.int32)
+    most = max(1, QUERY_ROWS // heads_per_kv)
+    items: list[tuple[int, int, int]] = []
+    starts = np.flatnonzero(np.diff(sequences[order], prepend=-1)).tolist()
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        sequence = int(sequences[order[start]])
+        items += [(sequence, first, min(most, end - first)) for first in range(start, end, most)]
+    return order, np.array(items, np.int32)
 
 
 def partitions_for(position: int, window: int = 0) -> int:

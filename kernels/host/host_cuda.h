@@ -70,7 +70,7 @@ struct Body<kernel> {
     return host_cuda::launch(kernel, {gx, gy, gz}, {bx, by, bz}, shared, order, arguments);                          \
   }                                                                                                                  \
   extern "C" void name params
-#define DYNAMIC_SHARED(T, name) T* name = reinterpret_cast<T*>(host_cuda::here.dynamic_shared)
+#define DYNAMIC_SHARED(T, name) T* const name = reinterpret_cast<T*>(host_cuda::here.dynamic_shared)
 
 // ---- barriers and warp collectives -------------------------------------------------------------------------------
 inline void __syncthreads() { host_cuda::sync_block(0); }

@@ -1,25 +1,26 @@
 """The paged cache, bit for bit as the CPU fills it, and attention over it against float64.
 
-Bound, decode: a score is a sum of key_dim products, off by at most (key_dim / 8 + 8) roundings of 2^-24 relative to
+Bound: a score is a sum of key_dim products, off by at most (key_dim / 8 + 8) roundings of 2^-24 relative to
 scale * sum |q||k| =: s; expf turns that into a relative error of its value (and adds 3 roundings), the values' sum over
 P positions adds P / 8 + 12 more. Weights relative to their sum: twice. The error is relative to sum p |v|.
+Prefill rounds q, k, the weights p and v to half precision: 2^-11 of each, or 2^-25 where a weight is subnormal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from kernels import _cpu
-from kernels.cuda.operations import EXTENT_BYTES, Cache, Places, partitions_for
+from kernels.cuda.operations import EXTENT_BYTES, Cache, Items, Places, partitions_for, prefill_items
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 from tests.support.quantize import dequantize, row_bytes
 
-EPS = 2.0**-24
+EPS, HALF, SUBNORMAL = 2.0**-24, 2.0**-11, 2.0**-25
 TYPES = {"F32": 0, "F16": 1, "Q8_0": 8}
 Floats = NDArray[np.float32]
 
@@ -118,7 +119,9 @@ def queries(filled: Filled, n: int) -> tuple[Floats, NDArray[np.int32]]:
     return rng.standard_normal((len(tokens), shape.heads, shape.key_dim)).astype(np.float32) * 2, tokens
 
 
-def check(filled: Filled, tokens: NDArray[np.int32], q: Floats, out: Floats, scale: float, window: int) -> None:
+def check(
+    filled: Filled, tokens: NDArray[np.int32], q: Floats, out: Floats, scale: float, window: int, halves: bool = False
+) -> None:
     shape = filled.shape
     for i, token in enumerate(tokens):
         position, sequence = filled.positions[token], filled.sequences[token]
@@ -128,12 +131,13 @@ def check(filled: Filled, tokens: NDArray[np.int32], q: Floats, out: Floats, sca
         )
         expected = reference.attention(q[i], k, v, scale, first, position)
         weighted = reference.attention(q[i], k, np.abs(v), scale, first, position)
+        k, v = np.abs(k[first : position + 1]), np.abs(v[first : position + 1])
         group = shape.heads // shape.kv_heads
-        spread = scale * np.stack(
-            [np.abs(k[first : position + 1, h // group]) @ np.abs(q[i, h]) for h in range(shape.heads)]
-        )
-        score_error = (shape.key_dim / 8 + 8) * EPS * spread.max(-1)
-        bound = 2 * (score_error + (3 + (position + 1 - first) / 8 + 12) * EPS)[:, None] * weighted
+        spread = scale * np.stack([k[:, h // group] @ np.abs(q[i, h]) for h in range(shape.heads)]).max(-1)
+        score_error = (shape.key_dim / 8 + 8) * EPS * spread + (2.01 * HALF * spread if halves else 0)
+        bound = 2 * (np.expm1(score_error) + (3 + len(k) / 8 + 12) * EPS)[:, None] * weighted
+        if halves:
+            bound += 2.01 * HALF * weighted + SUBNORMAL * v.sum(0)[np.arange(shape.heads) // group]
         assert (np.abs(out[i] - expected) <= bound).all(), (token, float(np.abs(out[i] - expected).max()))
 
 
@@ -170,6 +174,46 @@ def test_decode_attention_over_several_partitions(machine: Machine, window: int)
     filled = Filled(machine, Shape(3, 1, 32, 32, 16, (517, 3)), "Q8_0")
     run_decode(machine, filled, 4, window)
     run_decode(machine, filled, 2, window, partitions=5)
+
+
+PREFILL_SHAPES = {
+    "grouped": Shape(6, 2, 32, 64, 5, (1, 45)),
+    "many heads": Shape(11, 1, 72, 40, 16, (40,)),
+    "wide": Shape(2, 1, 256, 160, 16, (37,)),
+}
+
+
+def run_prefill(machine: Machine, filled: Filled, n: int, window: int) -> None:
+    q, tokens = queries(filled, n)
+    scale, shape = 0.25 if filled.shape.key_dim < 128 else 0.0625, filled.shape
+    positions, sequences = filled.positions[tokens], filled.sequences[tokens]
+    order, items = prefill_items(positions, sequences, shape.heads // shape.kv_heads)
+    assert sorted(order) == list(range(len(tokens))) and items[:, 2].sum() == len(tokens)
+    places = Places(machine.put(positions), 0, machine.put(filled.tables), filled.tables.shape[1])
+    out = machine.put(np.full((len(tokens), shape.heads, shape.value_dim), np.nan, np.float32))
+    device_items = Items(machine.put(order), machine.put(items), len(items))
+    machine.operations.attention_prefill(
+        filled.cache, machine.put(q), out, places, device_items, shape.heads, scale, window
+    )
+    check(filled, tokens, q, machine.get(out), scale, window, halves=True)
+
+
+@pytest.mark.parametrize("window", [0, 6])
+@pytest.mark.parametrize("type_name", TYPES)
+@pytest.mark.parametrize("shape", PREFILL_SHAPES.values(), ids=PREFILL_SHAPES)
+def test_prefill_attention(machine: Machine, shape: Shape, type_name: str, window: int) -> None:
+    if type_name == "Q8_0":
+        shape = replace(shape, key_dim=-(-shape.key_dim // 32) * 32, value_dim=-(-shape.value_dim // 32) * 32)
+    filled = Filled(machine, shape, type_name)
+    run_prefill(machine, filled, len(filled.positions), window)
+    run_prefill(machine, filled, 5, window)
+
+
+def test_prefill_that_no_kernel_does_is_refused(machine: Machine) -> None:
+    places, items = Places(0, 0, 0, 0), Items(0, 0, 0)
+    for cache, heads in ((Cache(0, 0, 1, 1, 264, 64, 16), 1), (Cache(0, 0, 1, 1, 64, 64, 16), 65)):
+        with pytest.raises(ValueError, match="no CUDA kernel for prefill"):
+            machine.operations.attention_prefill(cache, 0, 0, places, items, heads, 1.0)
 
 
 @pytest.mark.parametrize(("type_id", "dims"), [(1, (36, 64)), (8, (64, 48)), (2, (64, 64)), (1, (64, 1032))])
