@@ -9,20 +9,27 @@
 namespace tessera {
 namespace {
 
+inline __m128i load8_bytes(const uint8_t* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+
 struct LoadF32 {
   static constexpr int kBytes = 4;
   static __m256 load8(const uint8_t* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
+  static __m128 load4(const uint8_t* p) { return _mm_loadu_ps(reinterpret_cast<const float*>(p)); }
   static float load1(const uint8_t* p) { return loadf(p); }
 };
 struct LoadF16 {
   static constexpr int kBytes = 2;
   static __m256 load8(const uint8_t* p) { return _mm256_cvtph_ps(load16(p)); }
+  static __m128 load4(const uint8_t* p) { return _mm_cvtph_ps(load8_bytes(p)); }
   static float load1(const uint8_t* p) { return half1(p); }
 };
 struct LoadBF16 {
   static constexpr int kBytes = 2;
   static __m256 load8(const uint8_t* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
+  }
+  static __m128 load4(const uint8_t* p) {
+    return _mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(load8_bytes(p)), 16));
   }
   static float load1(const uint8_t* p) {
     const uint32_t bits = static_cast<uint32_t>(p[0]) << 16 | static_cast<uint32_t>(p[1]) << 24;
@@ -39,23 +46,20 @@ struct alignas(64) PanelFloat {  // 64 values
 template <class Load>
 struct FloatPanels {
   using Panel = PanelFloat;
-  static constexpr int kValues = 64, kBytes = 64 * Load::kBytes, kChunk = 64 / kLanes;
+  static constexpr int kValues = 64, kBytes = 64 * Load::kBytes, kChunk = 32 / kLanes;
 
   // `count` values of kLanes rows.
   static void unpack_values(const uint8_t* const* rows, size_t offset, int lane, int count, PanelFloat& panel) {
-    alignas(64) float widened[kLanes][64];
-    for (int r = 0; r < kLanes; ++r) {
-      int k = 0;
-      for (; k + 8 <= count; k += 8) _mm256_store_ps(widened[r] + k, Load::load8(rows[r] + offset + k * Load::kBytes));
-      for (; k < count; ++k) widened[r][k] = Load::load1(rows[r] + offset + k * Load::kBytes);
-    }
-    for (int k = 0; k < count; k += 4) {
+    int k = 0;
+    for (; k + 4 <= count; k += 4) {
       __m128i row[kLanes];
-      for (int r = 0; r < kLanes; ++r) row[r] = load128(widened[r] + k);
+      for (int r = 0; r < kLanes; ++r) row[r] = _mm_castps_si128(Load::load4(rows[r] + offset + k * Load::kBytes));
       vi out[4];
       transpose(row, out);
       for (int i = 0; i < 4; ++i) store_i(&panel.w[k + i][lane], out[i]);
     }
+    for (; k < count; ++k)
+      for (int r = 0; r < kLanes; ++r) panel.w[k][lane + r] = Load::load1(rows[r] + offset + k * Load::kBytes);
   }
   static void unpack(const uint8_t* const* rows, size_t offset, int half, PanelFloat& panel) {
     unpack_values(rows, offset, half * kLanes, 64, panel);
