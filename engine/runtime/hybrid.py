@@ -13,7 +13,7 @@ from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
 from engine.models.graph import Graph, Op
 from engine.runtime.devices.device import Device
-from engine.runtime.devices.streams import Event, InlineStream, Launch, Span
+from engine.runtime.devices.streams import Event, InlineStream, Launch, Span, VirtualClock
 from engine.runtime.executor import LARGEST_MICRO_BATCH, Chunk, Executor, Interrupted, Logits, make_batch
 from engine.runtime.expert_slots import ExpertHeat
 from engine.runtime.lowering import CpuProgram, capture, crossing_values
@@ -66,7 +66,7 @@ class HybridExecutor:
         pool: ThreadPool,
         *,
         tier: str = "auto",
-        costs: Callable[[Graph, Residency], Costs] | None = None,
+        costs: Costs = lambda work: 0.0,
     ) -> None:
         self.graph = graph
         self.device = device
@@ -83,7 +83,8 @@ class HybridExecutor:
         self.schedule: Schedule | None = None
         self._kv = kv
         self._tier = tier
-        self._make_costs = costs
+        self._costs = costs
+        self._now = 0.0  # on a virtual clock: when the last step ended
         self._cpu_stream = InlineStream(CPU, device.clock)
         self._step: Step | None = None
         self._rows = (0, 0)
@@ -112,11 +113,10 @@ class HybridExecutor:
         }
         self._bind_cpu(sides[False].program)
         self._bind_device(sides[True].program, graph, placement)
-        costs = self._make_costs(graph, self.residency) if self._make_costs else lambda segment, step: 0.0
         stagings: Stagings = {}
         now = time.perf_counter
         scheduler = Scheduler(
-            graph, sides, self.device, lambda: self._current, self._look_up, now, self._stagings, stagings, costs
+            graph, sides, self.device, lambda: self._current, self, now, self._stagings, stagings, self._costs
         )
         schedule = scheduler.schedule(place(graph, placement))
         self._reserve(sides[True].program, graph, stagings)
@@ -230,13 +230,16 @@ class HybridExecutor:
         self.apply_tables(self.promoter.changed)
         self._step = Step(make_batch(chunks), tokens, interrupted)
         self._make_room(tokens, outputs)
-        launch = Launch(self.trace if self.trace is None or len(self.trace) < MOST_SPANS else None)
+        launch = Launch(self._now, spans=self.trace if self.trace is None or len(self.trace) < MOST_SPANS else None)
         self._replay(launch, interrupted)
         if launch.is_left or isinstance(launch.failure, StepLeft):
             raise Interrupted
         self._raise_failure(launch, tokens)
         self.weights.check_unchanged()
         seconds = time.perf_counter() - began
+        if isinstance(self.device.clock, VirtualClock):
+            seconds, self._now = max(launch.ends.values()) - self._now, max(launch.ends.values())
+            self.promoter.now = self._now
         self.times.append(StepTime(tokens, seconds, launch.busy))
         self._adapt(tokens, seconds)
         self.promoter.after_step(tokens)
@@ -274,9 +277,14 @@ class HybridExecutor:
         assert self._step is not None
         return self._step
 
-    def _look_up(self, bank: str, ids: Rows) -> Rows:
+    def look_up(self, bank: str, ids: Rows) -> Rows:
+        """For the present step's tasks: slots of the experts it uses."""
         self.promoter.note(bank, ids)
         return self.residency.banks[bank].table.lookup(ids)
+
+    def absent(self, bank: str) -> Rows:
+        """For the present step's tasks: which experts have no slot."""
+        return self.residency.banks[bank].table.absent
 
     @staticmethod
     def _raise_failure(launch: Launch, tokens: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.runtime.devices.streams import Event, Launch, Span, Task
@@ -34,6 +35,7 @@ class Promoter:
         self.changed: set[str] = set()  # banks whose tables differ from what the programs were told
         self.is_enabled = True
         self.trace: list[Span] | None = None
+        self.now = 0.0  # on a virtual clock
 
     def note(self, bank: str, ids: Rows) -> None:
         """Called on the device's stream with the experts that the step uses."""
@@ -54,7 +56,7 @@ class Promoter:
         self._heat.note(used)
         if self.is_enabled and self._under_way is None and used:
             tables = {bank: self._residency.banks[bank].table for bank in used}
-            self._begin(self._heat.promotions(tables, _AT_ONCE))
+            self.begin(self._heat.promotions(tables, _AT_ONCE))
 
     def settle(self) -> None:
         """Takes finished promotions into the tables; waits for none."""
@@ -67,13 +69,15 @@ class Promoter:
             self._under_way.done.wait()
             self._take_in(self._under_way)
 
-    def _begin(self, promotions: list[Promotion]) -> None:
+    def begin(self, promotions: Sequence[Promotion]) -> None:
+        """Empties the slots and lets the copies begin; nothing else may be under way."""
+        assert self._under_way is None
         if not promotions:
             return
         for promotion in promotions:
             self._residency.banks[promotion.bank].table.evict(promotion.slot)
             self.changed.add(promotion.bank)
-        launch = Launch(self.trace)
+        launch = Launch(self.now, spans=self.trace)
         tasks = [self._copy(promotion) for promotion in promotions]
         done = self._residency.device.weights.launch(tasks, launch)
         self._under_way = _UnderWay(tuple(promotions), launch, done)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from engine.models.graph import Experts, Graph
 from engine.runtime.devices.device import Device
@@ -35,10 +36,19 @@ class Step:
     interrupted: Callable[[], bool] = lambda: False
 
 
-Costs = Callable[[Segment, Step], float]
+Costs = Callable[["SegmentWork"], float]
 Stagings = dict[tuple[bool, int, bool, int], Staging]  # to the device?, width, ids?, number among its like
 _TURNS = 2  # the copy for one segment may arrive while the one before it is still being taken in
-Lookup = Callable[[str, Rows], Rows]  # bank, expert numbers → slots
+
+
+class Tables(Protocol):
+    """The banks' slots as they are for the present step."""
+
+    def look_up(self, bank: str, ids: Rows) -> Rows:
+        """Expert numbers → slots."""
+
+    def absent(self, bank: str) -> Rows:
+        """Which experts have none."""
 
 
 @dataclass(eq=False)
@@ -66,7 +76,7 @@ class SegmentWork:
     graph: Graph
     segment: Segment
     step: Callable[[], Step]
-    lookup: Lookup
+    tables: Tables
     inputs: list[tuple[int, Staging]] = field(default_factory=list)
     outputs: list[tuple[int, int, bool]] = field(default_factory=list)  # handle, place in `views`, to be copied
     views: dict[int, Rows] = field(default_factory=dict)
@@ -93,7 +103,7 @@ class SegmentWork:
             came = [staging.rows for to, staging in self.inputs if to == handle]
             rows = came[0] if came else program.read(handle)
             if len(rows):
-                program.write(handle, self.lookup(bank, rows))
+                program.write(handle, self.tables.look_up(bank, rows))
         if self.side.on_device or step.tokens == 1:
             program.run(self.side.pool, step.batch, self._begin, self._end)
         else:
@@ -163,17 +173,17 @@ class Scheduler:
         sides: dict[bool, Side],
         device: Device,
         step: Callable[[], Step],
-        lookup: Lookup,
+        tables: Tables,
         now: Callable[[], float],
         known_stagings: Stagings,
         stagings: Stagings,
-        costs: Costs = lambda segment, step: 0.0,
+        costs: Costs = lambda work: 0.0,
     ) -> None:
         self._graph = graph
         self._sides = sides
         self._device = device
         self._step = step
-        self._lookup = lookup
+        self._tables = tables
         self._now = now
         self._costs = costs
         self._known_stagings = known_stagings
@@ -207,7 +217,7 @@ class Scheduler:
         return Schedule({name: tuple(tasks) for name, tasks in streams.items()}, logits, segments)
 
     def _work(self, segment: Segment) -> SegmentWork:
-        return SegmentWork(self._sides[segment.on_device], self._graph, segment, self._step, self._lookup)
+        return SegmentWork(self._sides[segment.on_device], self._graph, segment, self._step, self._tables)
 
     def _copy(self, crossing: Crossing, works: Sequence[SegmentWork], turn: int) -> CopyWork:
         source = works[crossing.producer]
@@ -248,7 +258,7 @@ class Scheduler:
             work=work,
             waits=waits,
             signals=signals,
-            cost=lambda: self._costs(segment, self._step()),
+            cost=lambda: self._costs(work),
             reads=frozenset(reads | {staging.name for _, staging in work.inputs}),
             writes=frozenset(writes),
         )

@@ -19,6 +19,7 @@ from engine.runtime.executor import Chunk
 from engine.runtime.hybrid import HybridExecutor
 from engine.runtime.migration import migrate
 from engine.runtime.placement import Placement
+from engine.runtime.schedule import Costs
 from kernels._cpu import ThreadPool
 from tests.support.native_model import Logits
 
@@ -36,7 +37,7 @@ class HybridModel:
         limit: int = PLENTY,
         link: LinkRates | None = None,
         clock: Clock | None = None,
-        costs: object = None,
+        costs: Costs = lambda work: 0.0,
     ) -> None:
         gguf = GGUFFile.open(path)
         self.graph = build_graph(load_spec(gguf))

@@ -68,8 +68,13 @@ class Span:
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """One replay of tasks over several streams. `is_left` makes what has not begun pass by; so does a failure."""
+    """One replay of tasks over several streams. `is_left` makes what has not begun pass by; so does a failure.
 
+    `begin` is when it was launched on a virtual clock, `ends` when each stream was done with it.
+    """
+
+    begin: float = 0.0
+    ends: dict[str, float] = field(default_factory=dict)
     spans: list[Span] | None = None  # filled where a trace is wanted
     is_left: bool = False
     failure: BaseException | None = None
@@ -110,7 +115,7 @@ def execute(tasks: Sequence[Task], launch: Launch, clock: Clock, stream: str, fr
     """Runs tasks in order in this thread; when the last one ended, `free` being when the stream was free."""
     busy, end = launch.busy, free
     for task in tasks:
-        ready = 0.0
+        ready = launch.begin
         for event in task.waits:
             ready = max(ready, event.wait())
         if not launch.is_left and launch.failure is None:
@@ -124,6 +129,7 @@ def execute(tasks: Sequence[Task], launch: Launch, clock: Clock, stream: str, fr
                     launch.spans.append(Span(task.lane, stream, task.name, begin, end))
         for event in task.signals:
             event.set(end)
+    launch.ends[stream] = end
     return end
 
 
