@@ -25,7 +25,7 @@ from app.problems import Problem, Problems
 from app.settings.values import Settings
 from app.store.store_thread import StoreThread
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import install_language, tr
 from engine.messages import EngineStopped, Notice
 
 
@@ -47,6 +47,8 @@ class AppContext(QObject):
         self.background = Background(self.main_thread)
         self.problems = Problems(self)
         self.settings = Settings(folder.settings)
+        self._application = application
+        self._translator = install_language(application, self.settings["language"])
         self.theme = Theme(application, self.settings)
         self.theme.load_fonts()
         self.theme.apply()
@@ -109,6 +111,8 @@ class AppContext(QObject):
             self.store.close()
         self.main_thread.close()
         self.garbage.stop()
+        if self._translator is not None:
+            self._application.removeTranslator(self._translator)
 
     def _drained(self, arrivals: list[Arrival]) -> None:
         for _, event in arrivals:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 from PySide6.QtWidgets import QApplication, QStyleFactory, QWidget
@@ -19,6 +20,7 @@ from app.context import AppContext
 from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.none_guard import hold_singletons
+from app.settings.values import Settings
 from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
 from tests.support.screenshot_library import library_pages
 from tests.support.screenshot_memory import memory_pages
@@ -56,6 +58,7 @@ class Stage:
             self.engine.answer = ANSWER
             return self.engine
 
+        Settings(self.data.settings).set("language", self.language)
         context = AppContext(self.application, self.data, CrashHandler(self.data.logs), factory)
         context.settings.set("theme", self.theme)
         self.context = context
@@ -183,12 +186,12 @@ def take(folder: Path, scale: int, wanted: list[str]) -> None:
     hold_singletons()
     application = QApplication([])
     application.setStyle(QStyleFactory.create("Fusion"))
-    for theme in ("light", "dark"):
-        stage = Stage(application, theme)
+    for language, theme in product(("en", "zh_CN"), ("light", "dark")):
+        stage = Stage(application, theme, language)
         only_memory = wanted and all(name.startswith("memory") for name in wanted)
         for name, widget in memory_pages(stage) if only_memory else pages(stage):
             if not wanted or name in wanted:
-                widget.grab().save(str(folder / f"{name}-{theme}-{scale}x.png"))
+                widget.grab().save(str(folder / f"{name}-{theme}-{language}-{scale}x.png"))
 
 
 def main() -> None:

@@ -1,0 +1,46 @@
+"""`python -m tests.update_translations`: bring the translation files up to date with the source.
+
+New strings are added as unfinished, strings that are gone are dropped, translations are kept.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from app.assets import TRANSLATIONS
+from app.translation import CONTEXT
+from tests.support.translatable import strings
+
+
+def update(path) -> int:
+    """Rewrite one file; returns how many strings are unfinished."""
+    tree = ElementTree.parse(path)
+    known = {message.findtext("source"): message.find("translation") for message in tree.getroot().iter("message")}
+    language = tree.getroot().get("language", "")
+    root = ElementTree.Element("TS", version="2.1", language=language, sourcelanguage="en")
+    context = ElementTree.SubElement(root, "context")
+    ElementTree.SubElement(context, "name").text = CONTEXT
+    unfinished = 0
+    for text in strings():
+        message = ElementTree.SubElement(context, "message")
+        ElementTree.SubElement(message, "source").text = text
+        translation = ElementTree.SubElement(message, "translation")
+        old = known.get(text)
+        if old is not None and old.text and old.get("type") is None:
+            translation.text = old.text
+        else:
+            translation.set("type", "unfinished")
+            unfinished += 1
+    ElementTree.indent(root)
+    body = ElementTree.tostring(root, encoding="unicode")
+    path.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n{body}\n', encoding="utf-8")
+    return unfinished
+
+
+def main() -> None:
+    for path in sorted(TRANSLATIONS.glob("*.ts")):
+        print(f"{path.name}: {update(path)} unfinished")
+
+
+if __name__ == "__main__":
+    main()
