@@ -16,10 +16,6 @@
       <translation>入门推荐</translation>
     </message>
     <message>
-      <source>A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Access to the hub</source>
       <translation>访问模型库</translation>
     </message>
@@ -90,10 +86,6 @@
     <message>
       <source>Appearance</source>
       <translation>外观</translation>
-    </message>
-    <message>
-      <source>As a table</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>As http://user:password@host:port. Empty: the system's; “none”: no proxy at all.</source>
@@ -210,10 +202,6 @@
     <message>
       <source>Context length</source>
       <translation>上下文长度</translation>
-    </message>
-    <message>
-      <source>Context length in tokens</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Context used at the end</source>
@@ -500,18 +488,6 @@
       <translation>GGUF 模型 (*.gguf);;所有文件 (*)</translation>
     </message>
     <message>
-      <source>GPU memory</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>GPU memory Tessera may use</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>GPU memory Tessera may use, in GiB</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>General</source>
       <translation>常规</translation>
     </message>
@@ -522,10 +498,6 @@
     <message>
       <source>Hide the sidebar</source>
       <translation>隐藏侧边栏</translation>
-    </message>
-    <message>
-      <source>Hit rate</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>How daring the choice of words is. 0 always takes the most likely one.</source>
@@ -616,16 +588,8 @@
       <translation>语言</translation>
     </message>
     <message>
-      <source>Larger</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Larger text</source>
       <translation>放大文字</translation>
-    </message>
-    <message>
-      <source>Largest safe</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Last used</source>
@@ -669,7 +633,7 @@
     </message>
     <message>
       <source>Likes</source>
-      <translation type="unfinished" />
+      <translation>点赞数</translation>
     </message>
     <message>
       <source>Limits</source>
@@ -678,14 +642,6 @@
     <message>
       <source>Load</source>
       <translation>加载</translation>
-    </message>
-    <message>
-      <source>Load a model, and this page shows where each of its tensors and experts lies and what memory would buy.</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>Load again with it</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Load it anyway</source>
@@ -724,10 +680,6 @@
       <translation>降低最近用过的词元的概率。1 表示不起作用。</translation>
     </message>
     <message>
-      <source>Map of tensors and experts</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Measured at a depth of {depth} tokens</source>
       <translation>在 {depth} 个词元的深度测得</translation>
     </message>
@@ -740,10 +692,6 @@
       <translation>正在测量…</translation>
     </message>
     <message>
-      <source>Memory</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Message</source>
       <translation>消息</translation>
     </message>
@@ -754,10 +702,6 @@
     <message>
       <source>Min-p</source>
       <translation>Min-p</translation>
-    </message>
-    <message>
-      <source>Minimum</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Model</source>
@@ -1004,14 +948,6 @@
       <translation>退出</translation>
     </message>
     <message>
-      <source>RAM</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>RAM Tessera may use, in GiB</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Read the description</source>
       <translation>阅读说明</translation>
     </message>
@@ -1022,10 +958,6 @@
     <message>
       <source>Ready</source>
       <translation>就绪</translation>
-    </message>
-    <message>
-      <source>Recommended</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Remove</source>
@@ -1164,10 +1096,6 @@
       <translation>缺少分片 {numbers}</translation>
     </message>
     <message>
-      <source>Show it on</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Show the file</source>
       <translation>显示文件</translation>
     </message>
@@ -1184,10 +1112,6 @@
       <translation>显示侧边栏</translation>
     </message>
     <message>
-      <source>Show this model on</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Shown as (the file keeps its name):</source>
       <translation>显示为（文件名不变）：</translation>
     </message>
@@ -1202,10 +1126,6 @@
     <message>
       <source>Size of the conversation's text in pixels.</source>
       <translation>对话文字的大小，单位像素。</translation>
-    </message>
-    <message>
-      <source>Smaller</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Smaller text</source>
@@ -1274,10 +1194,6 @@
     <message>
       <source>Temperature</source>
       <translation>温度</translation>
-    </message>
-    <message>
-      <source>Tensors and experts</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Tessera crashed the last time.</source>
@@ -1376,10 +1292,6 @@
       <translation>此仓库中没有 GGUF 模型。</translation>
     </message>
     <message>
-      <source>There is no GPU that Tessera can use: all is in RAM. Choose a card above to see what it would do.</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>There is no description.</source>
       <translation>没有说明。</translation>
     </message>
@@ -1394,10 +1306,6 @@
     <message>
       <source>Thinking…</source>
       <translation>正在思考…</translation>
-    </message>
-    <message>
-      <source>This machine</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>Thought for {seconds}</source>
@@ -1532,10 +1440,6 @@
       <translation>想聊点什么？</translation>
     </message>
     <message>
-      <source>Where everything is</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>Where models are looked for and downloaded to. Empty: inside the application's data folder.</source>
       <translation>查找和下载模型的位置。留空：应用的数据文件夹内。</translation>
     </message>
@@ -1568,16 +1472,8 @@
       <translation>你的消息仍在输入框中。</translation>
     </message>
     <message>
-      <source>a model without experts</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>a new one each time</source>
       <translation>每次不同</translation>
-    </message>
-    <message>
-      <source>brighter: used lately</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>compared and equal</source>
@@ -1600,20 +1496,12 @@
       <translation>对话</translation>
     </message>
     <message>
-      <source>costs {size}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>counted when a model is loaded</source>
       <translation>加载模型后计数</translation>
     </message>
     <message>
       <source>decode {speed} tok/s</source>
       <translation>解码 {speed} 词元/秒</translation>
-    </message>
-    <message>
-      <source>deeper: used lately</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>ended at the token limit</source>
@@ -1626,10 +1514,6 @@
     <message>
       <source>ended: the context is full</source>
       <translation>结束：上下文已满</translation>
-    </message>
-    <message>
-      <source>every token</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>first token {seconds}</source>
@@ -1650,22 +1534,6 @@
     <message>
       <source>interrupted</source>
       <translation>被中断</translation>
-    </message>
-    <message>
-      <source>largest safe {size}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>measured {speed}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>measured {speed} at {depth} tokens</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>minimum {size}</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>model</source>
@@ -1696,40 +1564,8 @@
       <translation>未命名</translation>
     </message>
     <message>
-      <source>now</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>now {size}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>of expert uses found on the GPU</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>of {size}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>off</source>
       <translation>关闭</translation>
-    </message>
-    <message>
-      <source>planned</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>planned {size}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>predicted</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>predicted at {depth} tokens</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>prefill {speed} tok/s</source>
@@ -1740,44 +1576,12 @@
       <translation>私有</translation>
     </message>
     <message>
-      <source>rates from datasheets</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>rates measured here</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>recent uses {count}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>recommended {size}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>simulated</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>stopped by you</source>
       <translation>由你停止</translation>
     </message>
     <message>
-      <source>tensors</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
-      <source>the plan takes {size}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>today</source>
       <translation>今天</translation>
-    </message>
-    <message>
-      <source>used by every token</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>yesterday</source>
@@ -1794,10 +1598,6 @@
     <message>
       <source>{count} downloads</source>
       <translation>{count} 次下载</translation>
-    </message>
-    <message>
-      <source>{count} experts per layer</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>{count} h</source>
@@ -1852,10 +1652,6 @@
       <translation>{endpoint} 有响应。</translation>
     </message>
     <message>
-      <source>{gpu} with {cpu}</source>
-      <translation type="unfinished" />
-    </message>
-    <message>
       <source>{name} goes to the trash.</source>
       <translation>{name} 将移入回收站。</translation>
     </message>
@@ -1894,10 +1690,6 @@
     <message>
       <source>{size} per 1,000 tokens</source>
       <translation>每 1,000 词元 {size}</translation>
-    </message>
-    <message>
-      <source>{size}, {speed} predicted</source>
-      <translation type="unfinished" />
     </message>
     <message>
       <source>{speed} tok/s</source>
