@@ -84,6 +84,7 @@ def stylesheet(colors: Colors) -> str:
     values |= {f"radius_{k}": f"{v}px" for k, v in asdict(RADII).items()}
     values |= {f"type_{k}": f"{v}px" for k, v in asdict(TypeScale()).items()}
     values["icons"] = ICONS.as_posix()
+    values["on_accent_hex"] = colors.on_accent.removeprefix("#")  # names the check mark of that colour
     for name in sorted(values, key=len, reverse=True):
         text = text.replace(f"@{name}", values[name])
     if "@" in text:

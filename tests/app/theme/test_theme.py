@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QSize
@@ -56,3 +58,10 @@ def test_the_theme_follows_the_setting_and_tells(qapp: QApplication, tmp_path):
     settings.set("theme", "light")
     assert told == ["dark", "light"]
     assert qapp.palette().window().color().name() == THEMES["light"].window
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_picture_of_the_stylesheet_exists(theme):
+    names = re.findall(r"url\(([^)]*)\)", stylesheet(THEMES[theme]))
+    assert names
+    assert all(Path(name).is_file() for name in names)
