@@ -114,6 +114,7 @@ class SettingRow(QWidget):
             if setting.default == 0 and setting.minimum == 0:
                 spin.setSpecialValueText(tr("Automatic"))
             spin.setMinimumWidth(120)
+            spin.lineEdit().setTextMargins(6, 0, 0, 0)  # the stylesheet's padding does not reach it
             spin.setKeyboardTracking(False)
             spin.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             spin.valueChanged.connect(self._tell)

@@ -16,6 +16,10 @@
       <translation>入门推荐</translation>
     </message>
     <message>
+      <source>A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.</source>
+      <translation>每层最前面的格子代表其 GPU 槽位：由最近使用过的专家填充。</translation>
+    </message>
+    <message>
       <source>Access to the hub</source>
       <translation>访问模型库</translation>
     </message>
@@ -86,6 +90,10 @@
     <message>
       <source>Appearance</source>
       <translation>外观</translation>
+    </message>
+    <message>
+      <source>As a table</source>
+      <translation>以表格显示</translation>
     </message>
     <message>
       <source>As http://user:password@host:port. Empty: the system's; “none”: no proxy at all.</source>
@@ -202,6 +210,10 @@
     <message>
       <source>Context length</source>
       <translation>上下文长度</translation>
+    </message>
+    <message>
+      <source>Context length in tokens</source>
+      <translation>上下文长度（词元）</translation>
     </message>
     <message>
       <source>Context used at the end</source>
@@ -488,6 +500,22 @@
       <translation>GGUF 模型 (*.gguf);;所有文件 (*)</translation>
     </message>
     <message>
+      <source>GPU</source>
+      <translation>GPU</translation>
+    </message>
+    <message>
+      <source>GPU memory</source>
+      <translation>显存</translation>
+    </message>
+    <message>
+      <source>GPU memory Tessera may use</source>
+      <translation>Tessera 可用的显存</translation>
+    </message>
+    <message>
+      <source>GPU memory Tessera may use, in GiB</source>
+      <translation>Tessera 可用的显存（GiB）</translation>
+    </message>
+    <message>
       <source>General</source>
       <translation>常规</translation>
     </message>
@@ -498,6 +526,10 @@
     <message>
       <source>Hide the sidebar</source>
       <translation>隐藏侧边栏</translation>
+    </message>
+    <message>
+      <source>Hit rate</source>
+      <translation>命中率</translation>
     </message>
     <message>
       <source>How daring the choice of words is. 0 always takes the most likely one.</source>
@@ -576,6 +608,10 @@
       <translation>JSON 模式</translation>
     </message>
     <message>
+      <source>KV cache</source>
+      <translation>KV 缓存</translation>
+    </message>
+    <message>
       <source>Key</source>
       <translation>键</translation>
     </message>
@@ -588,8 +624,16 @@
       <translation>语言</translation>
     </message>
     <message>
+      <source>Larger</source>
+      <translation>更大</translation>
+    </message>
+    <message>
       <source>Larger text</source>
       <translation>放大文字</translation>
+    </message>
+    <message>
+      <source>Largest safe</source>
+      <translation>最大安全值</translation>
     </message>
     <message>
       <source>Last used</source>
@@ -644,6 +688,14 @@
       <translation>加载</translation>
     </message>
     <message>
+      <source>Load a model, and this page shows where each of its tensors and experts lies and what memory would buy.</source>
+      <translation>加载模型后，此页会显示每个张量和专家的位置，以及更多内存能带来什么。</translation>
+    </message>
+    <message>
+      <source>Load again with it</source>
+      <translation>以此重新加载</translation>
+    </message>
+    <message>
       <source>Load it anyway</source>
       <translation>仍然加载</translation>
     </message>
@@ -680,6 +732,10 @@
       <translation>降低最近用过的词元的概率。1 表示不起作用。</translation>
     </message>
     <message>
+      <source>Map of tensors and experts</source>
+      <translation>张量与专家分布图</translation>
+    </message>
+    <message>
       <source>Measured at a depth of {depth} tokens</source>
       <translation>在 {depth} 个词元的深度测得</translation>
     </message>
@@ -692,6 +748,10 @@
       <translation>正在测量…</translation>
     </message>
     <message>
+      <source>Memory</source>
+      <translation>内存</translation>
+    </message>
+    <message>
       <source>Message</source>
       <translation>消息</translation>
     </message>
@@ -702,6 +762,10 @@
     <message>
       <source>Min-p</source>
       <translation>Min-p</translation>
+    </message>
+    <message>
+      <source>Minimum</source>
+      <translation>最小值</translation>
     </message>
     <message>
       <source>Model</source>
@@ -892,6 +956,10 @@
       <translation>置顶</translation>
     </message>
     <message>
+      <source>Place</source>
+      <translation>位置</translation>
+    </message>
+    <message>
       <source>Precise</source>
       <translation>精确</translation>
     </message>
@@ -948,6 +1016,14 @@
       <translation>退出</translation>
     </message>
     <message>
+      <source>RAM</source>
+      <translation>内存</translation>
+    </message>
+    <message>
+      <source>RAM Tessera may use, in GiB</source>
+      <translation>Tessera 可用的内存（GiB）</translation>
+    </message>
+    <message>
       <source>Read the description</source>
       <translation>阅读说明</translation>
     </message>
@@ -958,6 +1034,10 @@
     <message>
       <source>Ready</source>
       <translation>就绪</translation>
+    </message>
+    <message>
+      <source>Recommended</source>
+      <translation>推荐</translation>
     </message>
     <message>
       <source>Remove</source>
@@ -1096,6 +1176,10 @@
       <translation>缺少分片 {numbers}</translation>
     </message>
     <message>
+      <source>Show it on</source>
+      <translation>显示为</translation>
+    </message>
+    <message>
       <source>Show the file</source>
       <translation>显示文件</translation>
     </message>
@@ -1112,6 +1196,10 @@
       <translation>显示侧边栏</translation>
     </message>
     <message>
+      <source>Show this model on</source>
+      <translation>假设此模型运行于</translation>
+    </message>
+    <message>
       <source>Shown as (the file keeps its name):</source>
       <translation>显示为（文件名不变）：</translation>
     </message>
@@ -1126,6 +1214,10 @@
     <message>
       <source>Size of the conversation's text in pixels.</source>
       <translation>对话文字的大小，单位像素。</translation>
+    </message>
+    <message>
+      <source>Smaller</source>
+      <translation>更小</translation>
     </message>
     <message>
       <source>Smaller text</source>
@@ -1194,6 +1286,10 @@
     <message>
       <source>Temperature</source>
       <translation>温度</translation>
+    </message>
+    <message>
+      <source>Tensors and experts</source>
+      <translation>张量与专家</translation>
     </message>
     <message>
       <source>Tessera crashed the last time.</source>
@@ -1292,6 +1388,10 @@
       <translation>此仓库中没有 GGUF 模型。</translation>
     </message>
     <message>
+      <source>There is no GPU that Tessera can use: all is in RAM. Choose a card above to see what it would do.</source>
+      <translation>没有 Tessera 可用的 GPU：全部位于内存中。可在上方选择一张显卡，看看效果如何。</translation>
+    </message>
+    <message>
       <source>There is no description.</source>
       <translation>没有说明。</translation>
     </message>
@@ -1306,6 +1406,10 @@
     <message>
       <source>Thinking…</source>
       <translation>正在思考…</translation>
+    </message>
+    <message>
+      <source>This machine</source>
+      <translation>本机</translation>
     </message>
     <message>
       <source>Thought for {seconds}</source>
@@ -1384,6 +1488,10 @@
       <translation>重试</translation>
     </message>
     <message>
+      <source>Type</source>
+      <translation>类型</translation>
+    </message>
+    <message>
       <source>Type a command, a conversation or a model</source>
       <translation>输入命令、对话或模型</translation>
     </message>
@@ -1410,6 +1518,10 @@
     <message>
       <source>Unsupported</source>
       <translation>不支持</translation>
+    </message>
+    <message>
+      <source>Use</source>
+      <translation>用途</translation>
     </message>
     <message>
       <source>Value</source>
@@ -1440,6 +1552,10 @@
       <translation>想聊点什么？</translation>
     </message>
     <message>
+      <source>Where everything is</source>
+      <translation>一切所在之处</translation>
+    </message>
+    <message>
       <source>Where models are looked for and downloaded to. Empty: inside the application's data folder.</source>
       <translation>查找和下载模型的位置。留空：应用的数据文件夹内。</translation>
     </message>
@@ -1450,6 +1566,10 @@
     <message>
       <source>Where should the models be kept?</source>
       <translation>模型应保存在哪里？</translation>
+    </message>
+    <message>
+      <source>Why</source>
+      <translation>原因</translation>
     </message>
     <message>
       <source>Write a message</source>
@@ -1472,8 +1592,20 @@
       <translation>你的消息仍在输入框中。</translation>
     </message>
     <message>
+      <source>a model without experts</source>
+      <translation>没有专家的模型</translation>
+    </message>
+    <message>
       <source>a new one each time</source>
       <translation>每次不同</translation>
+    </message>
+    <message>
+      <source>app</source>
+      <translation>应用</translation>
+    </message>
+    <message>
+      <source>brighter: used lately</source>
+      <translation>越亮：最近使用</translation>
     </message>
     <message>
       <source>compared and equal</source>
@@ -1496,12 +1628,24 @@
       <translation>对话</translation>
     </message>
     <message>
+      <source>costs {size}</source>
+      <translation>占用 {size}</translation>
+    </message>
+    <message>
       <source>counted when a model is loaded</source>
       <translation>加载模型后计数</translation>
     </message>
     <message>
       <source>decode {speed} tok/s</source>
       <translation>解码 {speed} 词元/秒</translation>
+    </message>
+    <message>
+      <source>deeper: used lately</source>
+      <translation>越深：最近使用</translation>
+    </message>
+    <message>
+      <source>disk</source>
+      <translation>磁盘</translation>
     </message>
     <message>
       <source>ended at the token limit</source>
@@ -1516,8 +1660,20 @@
       <translation>结束：上下文已满</translation>
     </message>
     <message>
+      <source>every token</source>
+      <translation>每个词元</translation>
+    </message>
+    <message>
+      <source>experts</source>
+      <translation>专家</translation>
+    </message>
+    <message>
       <source>first token {seconds}</source>
       <translation>首词元 {seconds}</translation>
+    </message>
+    <message>
+      <source>free in budget</source>
+      <translation>预算内空闲</translation>
     </message>
     <message>
       <source>gated</source>
@@ -1536,8 +1692,28 @@
       <translation>被中断</translation>
     </message>
     <message>
+      <source>largest safe {size}</source>
+      <translation>最大安全值 {size}</translation>
+    </message>
+    <message>
+      <source>measured {speed}</source>
+      <translation>实测 {speed}</translation>
+    </message>
+    <message>
+      <source>measured {speed} at {depth} tokens</source>
+      <translation>在 {depth} 个词元处实测 {speed}</translation>
+    </message>
+    <message>
+      <source>minimum {size}</source>
+      <translation>最小 {size}</translation>
+    </message>
+    <message>
       <source>model</source>
       <translation>模型</translation>
+    </message>
+    <message>
+      <source>moving</source>
+      <translation>移动中</translation>
     </message>
     <message>
       <source>native engine</source>
@@ -1564,8 +1740,48 @@
       <translation>未命名</translation>
     </message>
     <message>
+      <source>now</source>
+      <translation>当前</translation>
+    </message>
+    <message>
+      <source>now {size}</source>
+      <translation>当前 {size}</translation>
+    </message>
+    <message>
+      <source>of expert uses found on the GPU</source>
+      <translation>的专家调用在 GPU 上命中</translation>
+    </message>
+    <message>
+      <source>of {size}</source>
+      <translation>共 {size}</translation>
+    </message>
+    <message>
       <source>off</source>
       <translation>关闭</translation>
+    </message>
+    <message>
+      <source>other programs</source>
+      <translation>其他程序</translation>
+    </message>
+    <message>
+      <source>page cache</source>
+      <translation>页面缓存</translation>
+    </message>
+    <message>
+      <source>planned</source>
+      <translation>计划</translation>
+    </message>
+    <message>
+      <source>planned {size}</source>
+      <translation>计划 {size}</translation>
+    </message>
+    <message>
+      <source>predicted</source>
+      <translation>预测</translation>
+    </message>
+    <message>
+      <source>predicted at {depth} tokens</source>
+      <translation>在 {depth} 个词元处预测</translation>
     </message>
     <message>
       <source>prefill {speed} tok/s</source>
@@ -1576,12 +1792,52 @@
       <translation>私有</translation>
     </message>
     <message>
+      <source>rates from datasheets</source>
+      <translation>速率来自规格书</translation>
+    </message>
+    <message>
+      <source>rates measured here</source>
+      <translation>速率在本机测得</translation>
+    </message>
+    <message>
+      <source>recent uses {count}</source>
+      <translation>最近使用 {count} 次</translation>
+    </message>
+    <message>
+      <source>recommended {size}</source>
+      <translation>推荐 {size}</translation>
+    </message>
+    <message>
+      <source>scratch</source>
+      <translation>暂存区</translation>
+    </message>
+    <message>
+      <source>simulated</source>
+      <translation>模拟</translation>
+    </message>
+    <message>
       <source>stopped by you</source>
       <translation>由你停止</translation>
     </message>
     <message>
+      <source>tensors</source>
+      <translation>张量</translation>
+    </message>
+    <message>
+      <source>the plan takes {size}</source>
+      <translation>方案占用 {size}</translation>
+    </message>
+    <message>
       <source>today</source>
       <translation>今天</translation>
+    </message>
+    <message>
+      <source>used by every token</source>
+      <translation>每个词元都会用到</translation>
+    </message>
+    <message>
+      <source>weights</source>
+      <translation>权重</translation>
     </message>
     <message>
       <source>yesterday</source>
@@ -1598,6 +1854,10 @@
     <message>
       <source>{count} downloads</source>
       <translation>{count} 次下载</translation>
+    </message>
+    <message>
+      <source>{count} experts per layer</source>
+      <translation>每层 {count} 个专家</translation>
     </message>
     <message>
       <source>{count} h</source>
@@ -1652,6 +1912,10 @@
       <translation>{endpoint} 有响应。</translation>
     </message>
     <message>
+      <source>{gpu} with {cpu}</source>
+      <translation>{gpu} 与 {cpu}</translation>
+    </message>
+    <message>
       <source>{name} goes to the trash.</source>
       <translation>{name} 将移入回收站。</translation>
     </message>
@@ -1690,6 +1954,10 @@
     <message>
       <source>{size} per 1,000 tokens</source>
       <translation>每 1,000 词元 {size}</translation>
+    </message>
+    <message>
+      <source>{size}, {speed} predicted</source>
+      <translation>{size}，预测 {speed}</translation>
     </message>
     <message>
       <source>{speed} tok/s</source>

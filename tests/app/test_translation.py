@@ -31,6 +31,10 @@ FROM_TABLES = {
     "tr(self.setting.title)",
     "tr(setting.group)",
     "tr(words)",
+    "tr(place)",
+    "tr(_HEADS[section])",
+    "tr(PLACE_WORDS[int(self._places[cell.row, cell.column])])",
+    "tr(part.purpose.value)",
 }
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import app
 from app.chat.parameters.presets import BUILT_IN
 from app.chat.parameters.table import PARAMETERS
+from app.placement.map_table import _HEADS, PLACE_WORDS
+from app.placement.memory_parts import Purpose
 from app.settings.table import SETTINGS
 from engine.hub.downloads import State
 from engine.hub.library import EntryState
@@ -39,6 +41,7 @@ def _in_tables() -> Iterator[str]:
     yield from BUILT_IN
     yield from (state.value for state in (*State, *EntryState))
     yield from COLUMNS
+    yield from (*PLACE_WORDS.values(), *_HEADS, *(purpose.value for purpose in Purpose))
 
 
 def _in_calls() -> Iterator[str]:

@@ -112,6 +112,7 @@ class ParameterRow(QWidget):
         if parameter.off is not None and parameter.off[0] == parameter.minimum:
             box.setSpecialValueText(tr(parameter.off[1]))
         box.setKeyboardTracking(False)
+        box.lineEdit().setTextMargins(6, 0, 0, 0)  # the stylesheet's padding does not reach it
         box.setMinimumWidth(104)
         box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         return box
