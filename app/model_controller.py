@@ -95,6 +95,11 @@ class ModelController(QObject):
         self._client.send(LoadModel(str(path), options))
         self.changed.emit()
 
+    def load_with_context(self, tokens: int) -> None:
+        """The same model again, with another context length that is kept."""
+        self._settings.set("context_length", tokens)
+        self.reload()
+
     def reload(self) -> None:
         if self.info is not None:
             self.load(self.info.path)

@@ -60,6 +60,7 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     overflow: Overflow = Overflow.ASK
     raw_prompt: str | None = None  # when set, tokenised as it stands: no template
+    answer_prefix: str = ""  # how the answer begins: it is told to the model, and only what follows is generated
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,7 @@ class ChatPage(QWidget):
         session.progressed.connect(transcript.show_progress)
         session.busy_changed.connect(self._busy)
         transcript.versions = session.versions
+        transcript.can_continue = session.can_continue
         transcript.action_requested.connect(self._act)
         transcript.version_requested.connect(lambda message, step: session.show_version(message.id, step))
         session.message_replaced.connect(transcript.replace)
@@ -234,13 +235,26 @@ class ChatPage(QWidget):
                 lambda: self._session.regenerate(message.id, Overflow.TRIM_OLDEST),
                 primary=True,
             )
-            actions: tuple[Action, ...] = (trim, Action(tr("Stop here"), lambda: None))
+            longer = self._longer_context()
+            more = (Action(tr("Load with {count} tokens of context", count=f"{longer:,}"), self._grow_context),)
+            actions: tuple[Action, ...] = (trim, *(more if longer else ()), Action(tr("Stop here"), lambda: None))
         else:
             again = Action(tr("Try again"), lambda: self._session.regenerate(message.id), primary=True)
-            actions = (again,)
+            go_on = Action(tr("Continue"), lambda: self._session.continue_answer(message.id))
+            actions = (again, go_on) if message.content else (again,)
         self._problems.show(
             Problem(ANSWER_PROBLEM, error["cause"], error.get("done", ""), error.get("remedy", ""), actions)
         )
+
+    def _longer_context(self) -> int:
+        """Twice the context, if the model was trained for it; 0: it cannot grow."""
+        info = self._models.info
+        if info is None or info.context_length >= info.trained_context_length:
+            return 0
+        return min(2 * info.context_length, info.trained_context_length)
+
+    def _grow_context(self) -> None:
+        self._models.load_with_context(self._longer_context())
 
     def _show_context(self) -> None:
         """The ring: what the last measured answer on screen used."""
@@ -308,6 +322,9 @@ class ChatPage(QWidget):
             case "regenerate":
                 self._problems.clear(ANSWER_PROBLEM)
                 self._session.regenerate(message.id)
+            case "continue":
+                if self._can_answer():
+                    self._session.continue_answer(message.id)
             case "edit":
                 self._edited = message
                 self.composer.begin_edit(message.content)

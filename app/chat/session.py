@@ -192,6 +192,18 @@ class ChatSession(QObject):
             self._remove(message_id)
         self._answer(parent, overflow)
 
+    def continue_answer(self, message_id: str) -> None:
+        """Go on with an answer that ended before its end; its text stays and grows."""
+        tree = self._tree
+        if tree is None or self.is_busy or not can_continue(tree, message_id):
+            return
+        message = tree[message_id]
+        message.status = Status.STREAMING
+        message.details.pop("error", None)
+        self._put([message])
+        self.message_replaced.emit(message)
+        self._request(message, answer_prefix=message.content)
+
     def regenerate_last(self) -> None:
         last = self._tree.last() if self._tree is not None else None
         if last is not None:
@@ -232,6 +244,9 @@ class ChatSession(QObject):
         versions = self._tree.siblings(message.id)
         return [version.id for version in versions].index(message.id) + 1, len(versions)
 
+    def can_continue(self, message: Message) -> bool:
+        return self._tree is not None and message.id in self._tree and can_continue(self._tree, message.id)
+
     def delete(self, message_id: str) -> list[Message]:
         """Take a message and what follows it out; `undelete` takes the result."""
         if self._tree is None or self.is_busy or message_id not in self._tree:
@@ -257,12 +272,21 @@ class ChatSession(QObject):
         tree = self._tree
         assert tree is not None
         answer = Message(new_id(), tree.conversation_id, parent_id, "assistant", "", status=Status.STREAMING)
-        parameters = answering(self.parameters)
-        history = tuple(prompt_messages(tree.path_to(parent_id)))
-        if parameters.system_prompt:
-            history = (ChatMessage("system", parameters.system_prompt), *history)
         branches = len(tree.children(parent_id)) > 0
         self._add(answer)
+        if branches:
+            self.path_changed.emit()
+        else:
+            self.message_added.emit(answer)
+        self._request(answer, overflow)
+
+    def _request(self, answer: Message, overflow: Overflow = Overflow.ASK, answer_prefix: str = "") -> None:
+        """Have the engine write (on) an answer."""
+        tree, parameters = self._tree, answering(self.parameters)
+        assert tree is not None and answer.parent_id is not None
+        history = tuple(prompt_messages(tree.path_to(answer.parent_id)))
+        if parameters.system_prompt:
+            history = (ChatMessage("system", parameters.system_prompt), *history)
         request = GenerationRequest(
             answer.id,
             history,
@@ -270,13 +294,10 @@ class ChatSession(QObject):
             max_tokens=parameters.max_tokens,
             stop=parameters.stop,
             overflow=overflow,
+            answer_prefix=answer_prefix,
         )
         self._generations[answer.id] = Generation(answer.id, answer)
         self._trees[tree.conversation_id] = tree
-        if branches:
-            self.path_changed.emit()
-        else:
-            self.message_added.emit(answer)
         self.busy_changed.emit(True)
         self.started.emit(answer)
         self._client.send(Generate(request))
@@ -370,6 +391,15 @@ class ChatSession(QObject):
             if generation.message.conversation_id == conversation_id:
                 return generation
         return None
+
+
+def can_continue(tree: ConversationTree, message_id: str) -> bool:
+    """Whether a message is the path's last answer, has text, and did not end by itself."""
+    last = tree.last()
+    if last is None or last.id != message_id or last.role != "assistant" or not last.content:
+        return False
+    ended_itself = last.details.get("reason") == FinishReason.STOP.value and last.status is Status.COMPLETE
+    return last.status is not Status.STREAMING and not ended_itself
 
 
 def prompt_messages(path: Iterable[Message]) -> Iterable[ChatMessage]:

@@ -228,6 +228,10 @@
       <translation>上下文：{used} / {all} 个词元（{percent} %）</translation>
     </message>
     <message>
+      <source>Continue</source>
+      <translation>继续</translation>
+    </message>
+    <message>
       <source>Conversation</source>
       <translation>对话</translation>
     </message>
@@ -706,6 +710,10 @@
     <message>
       <source>Load the model again with these settings</source>
       <translation>用这些设置重新加载模型</translation>
+    </message>
+    <message>
+      <source>Load with {count} tokens of context</source>
+      <translation>以 {count} 个词元的上下文加载</translation>
     </message>
     <message>
       <source>Loaded</source>

@@ -55,7 +55,7 @@ class _Fitter:
         rendered = self._template.render(messages)
         self._warnings += rendered.warnings  # the template gives each only once
         return Prompt(
-            self._tokenizer.encode_prompt(rendered.text),
+            self._tokenizer.encode_prompt(rendered.text + self._request.answer_prefix),
             len(self._request.messages) - len(messages),
             self._warnings,
             self._request.stop + self._template.stop,

@@ -66,7 +66,7 @@ def test_a_prompt_longer_than_the_context_asks_and_trims(context, qtbot):
     qtbot.waitUntil(lambda: bool(context.window.chat_page.problem_stack.cards), timeout=ANSWERING_MS)
     problem = context.window.chat_page.problem_stack.cards[0].problem
     assert "tokens" in problem.cause
-    assert [action.primary for action in problem.actions] == [True, False]
+    assert [action.primary for action in problem.actions] == [True, False, False]
     assert session.path()[0].content == "word " * 900
 
 
@@ -78,3 +78,19 @@ def test_a_file_that_is_no_model_is_explained_and_the_old_model_stays(context, q
     qtbot.waitUntil(lambda: bool(context.window.chat_page.problem_stack.cards), timeout=LOADING_MS)
     assert "bad.gguf" in context.window.chat_page.problem_stack.cards[0].problem.cause
     assert context.models.info == before
+
+
+def test_an_answer_is_continued_where_it_ended(context, qtbot):
+    session = context.session
+    session.set_parameters({"temperature": 0.0, "max_tokens": 4})
+    session.send("Count from one to ten in words.")
+    qtbot.waitUntil(lambda: len(session.path()) == 2 and not session.is_busy, timeout=ANSWERING_MS)
+    answer = session.path()[1]
+    beginning = answer.content
+    assert answer.details["reason"] == "length"
+    session.continue_answer(answer.id)
+    qtbot.waitUntil(lambda: not session.is_busy and len(answer.content) > len(beginning), timeout=ANSWERING_MS)
+    session.set_parameters({"temperature": 0.0, "max_tokens": 8})
+    session.regenerate(answer.id)
+    qtbot.waitUntil(lambda: session.path()[1].id != answer.id and not session.is_busy, timeout=ANSWERING_MS)
+    assert session.path()[1].content == answer.content

@@ -89,7 +89,8 @@ def test_a_prompt_longer_than_the_context_is_a_visible_choice(app, qtbot):
     qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
     problem = app.page.problem_stack.cards[0].problem
     assert problem.cause == "Too long."
-    assert [action.label for action in problem.actions] == ["Leave out the oldest messages", "Stop here"]
+    labels = [action.label for action in problem.actions]
+    assert labels == ["Leave out the oldest messages", "Load with 8,192 tokens of context", "Stop here"]
     app.engine.answer = "Fits now"
     problem.actions[0].run()
     qtbot.waitUntil(lambda: answered(app) and app.session.path()[-1].content == "Fits now")

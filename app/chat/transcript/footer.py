@@ -57,6 +57,7 @@ class MessageFooter(QWidget):
         self.copy = self._button("copy", tr("Copy"), self._copy)
         self.edit = self._button("pencil", tr("Edit"), lambda: self._act("edit"))
         self.regenerate = self._button("refresh", tr("Answer again"), lambda: self._act("regenerate"))
+        self.go_on = self._button("play", tr("Continue"), lambda: self._act("continue"))
         self.more = self._button("more", tr("More"), self._open_menu)
         self.facts = ElidedLabel(self)
         self.facts.setObjectName("facts")
@@ -66,7 +67,7 @@ class MessageFooter(QWidget):
         self.apply_theme()
         theme.changed.connect(self.apply_theme)
 
-    def show_message(self, message: Message, versions: tuple[int, int]) -> None:
+    def show_message(self, message: Message, versions: tuple[int, int], *, can_continue: bool = False) -> None:
         """`versions`: which of how many versions of its turn this is."""
         self.message = message
         is_answer = message.role == "assistant"
@@ -82,6 +83,7 @@ class MessageFooter(QWidget):
             button.setVisible(not streaming)
         self.edit.setVisible(not is_answer)
         self.regenerate.setVisible(is_answer and not streaming)
+        self.go_on.setVisible(can_continue)
         self.facts.setText("")
         self.facts.setToolTip("")
         self._space.setVisible(not is_answer)
@@ -95,6 +97,7 @@ class MessageFooter(QWidget):
         self._read_only = read_only
         self.edit.setEnabled(not read_only)
         self.regenerate.setEnabled(not read_only)
+        self.go_on.setEnabled(not read_only)
 
     def show_progress(self, generation: Generation) -> None:
         self.facts.setText(progress(generation))
@@ -119,6 +122,7 @@ class MessageFooter(QWidget):
             (self.copy, "copy"),
             (self.edit, "pencil"),
             (self.regenerate, "refresh"),
+            (self.go_on, "play"),
             (self.more, "more"),
         ):
             button.setIcon(self._theme.icon(icon))

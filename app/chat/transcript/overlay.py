@@ -94,7 +94,8 @@ class Overlay:
             footer = MessageFooter(self._theme, self._transcript.viewport())
             footer.action_requested.connect(self._transcript.action_requested)
             footer.version_requested.connect(self._transcript.version_requested)
-        footer.show_message(message.message, self._transcript.versions(message.message))
+        transcript, shown = self._transcript, message.message
+        footer.show_message(shown, transcript.versions(shown), can_continue=transcript.can_continue(shown))
         footer.set_read_only(self._read_only)
         self._footers[message.message.id] = footer
         return footer

@@ -68,6 +68,7 @@ class Transcript(QAbstractScrollArea):
         self._active: set[int] = set()  # messages whose blocks may be laid out
         self._selection = Selection()
         self._overlay = Overlay(self, theme)
+        self.can_continue: Callable[[Message], bool] = lambda _message: False
         self.versions: Callable[[Message], tuple[int, int]] = lambda _message: (1, 1)
         self._stick = True
         self._moving = False  # the scroll bar is set by us, not by the reader

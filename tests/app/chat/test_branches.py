@@ -139,3 +139,19 @@ def test_a_literal_closing_tag_in_code_stays_in_the_answer(chat):
     say("one", "Use this:\n\n```html\n</think>\n```\n\ndone")
     views = app.page.transcript.message_views[1].views
     assert [view.source for view in views] == ["Use this:", "</think>", "done"]
+
+
+def test_a_stopped_answer_is_continued_in_place(chat, qtbot):
+    app, say = chat
+    say("one", "first")
+    answer = app.session.path()[1]
+    assert not footer_of(app, answer).go_on.isVisible()
+    answer.details["reason"] = "length"
+    app.page.transcript.refresh(answer)
+    app.engine.answer = "and more"
+    qtbot.mouseClick(footer_of(app, answer).go_on, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: done(app) and answer.content == "firstand more")
+    assert app.engine.requests()[-1].answer_prefix == "first"
+    assert [m.content for m in app.engine.requests()[-1].messages] == ["one"]
+    assert len(app.session.path()) == 2
+    assert app.page.transcript.message_views[1].views[0].source == "firstand more"

@@ -67,6 +67,13 @@ def test_one_turn_too_long_is_an_overflow(starter_tokenizer: Tokenizer, template
         build_prompt(request, template, starter_tokenizer, 500)
 
 
+def test_an_answer_goes_on_where_it_ended(starter_tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    request = GenerationRequest("a", conversation(1), answer_prefix="The last answer begins")
+    prompt = build_prompt(request, template, starter_tokenizer, 2048)
+    text = starter_tokenizer.decode(prompt.tokens, special=True)
+    assert text == template.render(request.messages).text + "The last answer begins"
+
+
 def test_raw_prompts_use_no_template(starter_tokenizer: Tokenizer, template: ChatTemplate) -> None:
     request = GenerationRequest("a", (), raw_prompt="Once upon a time")
     prompt = build_prompt(request, template, starter_tokenizer, 100)
