@@ -42,9 +42,8 @@ class SlotTable:
         return cls(count, np.array(residents, np.int32))
 
     def lookup(self, ids: Ids) -> Ids:
-        """Slots of experts, of the same shape. Numbers that are no expert's count as absent."""
-        known = (ids >= 0) & (ids < self.count)
-        found: Ids = np.where(known, self.slots[np.where(known, ids, 0)], np.int32(-1))
+        """Slots of experts, of the same shape; -1 where one has none. IndexError for what is no expert."""
+        found: Ids = self.slots.take(ids)
         return found
 
     def evict(self, slot: int) -> None:
@@ -90,15 +89,15 @@ class ExpertHeat:
         return row
 
     def note(self, used: Mapping[str, Ids]) -> None:
-        """Counts the experts that a step used, after its tokens' decay."""
+        """Counts the experts that a step used, [tokens, used] per bank, after its tokens' decay."""
         if not used:
             return
         tokens = len(next(iter(used.values())))
         self.values *= np.float32(0.5 ** (tokens / HALF_LIFE_TOKENS))
-        rows = [self._rows[bank] for bank in used]
         experts = self.values.shape[1]
-        flat = np.concatenate([ids.ravel() + row * experts for row, ids in zip(rows, used.values(), strict=True)])
-        self.values += np.bincount(flat, minlength=self.values.size).reshape(self.values.shape).astype(np.float32)
+        offsets = np.repeat([self._rows[bank] * experts for bank in used], [ids.size for ids in used.values()])
+        flat = np.concatenate([ids.ravel() for ids in used.values()]) + offsets
+        self.values += np.bincount(flat, minlength=self.values.size).reshape(self.values.shape)
 
     def hottest(self, bank: str, count: int, number: int) -> tuple[int, ...]:
         """The `count` most used of a bank's `number` experts; the lower number where two are alike."""
@@ -108,17 +107,18 @@ class ExpertHeat:
         """Up to `limit` swaps that pay, the most profitable first, one per bank at most."""
         if not tables:
             return []
-        rows = np.array([self._rows[bank] for bank in tables])
+        banks = list(tables)
+        rows = np.array([self._rows[bank] for bank in banks])
         heat = self.values[rows]
-        absent = np.full(heat.shape, False)
+        slots = np.zeros(heat.shape, np.int32)
         for row, table in enumerate(tables.values()):
-            absent[row, : table.count] = table.absent
-        wanted = np.where(absent, heat, -1.0)
+            slots[row, : table.count] = table.slots
+        wanted = np.where(slots < 0, heat, -1.0)
         candidates = wanted.argmax(axis=1)
         gains = wanted[np.arange(len(rows)), candidates]
         found: list[tuple[float, Promotion]] = []
         for row in np.argsort(-gains)[: max(limit, 0)]:
-            bank = list(tables)[row]
+            bank = banks[row]
             slot, coldest = _coldest(tables[bank], heat[row])
             gain = float(gains[row])
             if gain > coldest * ADVANTAGE + MARGIN:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.runtime.devices.streams import Event, Launch, Span, Task
 from engine.runtime.expert_slots import ExpertHeat, Ids, Promotion
 from engine.runtime.residency import Residency
@@ -13,6 +15,7 @@ from engine.runtime.staging import Rows
 
 # Weights on their way at a time: as many as come over the link within about a token's time.
 _AT_ONCE = 4
+_TOKENS_BETWEEN = 4  # so that choosing costs little beside decoding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +33,7 @@ class Promoter:
         self._heat = heat
         self._used: dict[str, Ids] = {}
         self._under_way: _UnderWay | None = None
-        self._hits = self._uses = 0
+        self._hits = self._uses = self._since = 0
         self.promoted = 0
         self.changed: set[str] = set()  # banks whose tables differ from what the programs were told
         self.is_enabled = True
@@ -49,14 +52,22 @@ class Promoter:
     def after_step(self, tokens: int) -> None:
         """Counts what was used; begins promotions where nothing is under way."""
         used, self._used = self._used, {}
-        for bank, ids in used.items():
-            slots = self._residency.banks[bank].table.slots
-            self._hits += int((slots[ids] >= 0).sum())
-            self._uses += ids.size
+        if not used:
+            return
+        self._count_hits(used)
         self._heat.note(used)
-        if self.is_enabled and self._under_way is None and used:
+        self._since += tokens
+        if self.is_enabled and self._under_way is None and self._since >= _TOKENS_BETWEEN:
+            self._since = 0
             tables = {bank: self._residency.banks[bank].table for bank in used}
             self.begin(self._heat.promotions(tables, _AT_ONCE))
+
+    def _count_hits(self, used: dict[str, Ids]) -> None:
+        tables = self._residency.banks
+        found = [tables[bank].table.slots[ids] for bank, ids in used.items()]
+        flat = np.concatenate(found, axis=None)
+        self._hits += int(np.count_nonzero(flat >= 0))
+        self._uses += flat.size
 
     def settle(self) -> None:
         """Takes finished promotions into the tables; waits for none."""

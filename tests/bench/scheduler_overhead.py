@@ -1,0 +1,115 @@
+"""What scheduling costs per decode step on the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 used, on two devices.
+
+    python -m tests.bench.scheduler_overhead
+
+The native programs are replaced by ones that do nothing, so what is left is Python: making the batch, replaying the
+tasks on their streams, looking slots up, counting uses, choosing promotions. Told as processor time of all threads
+(waking threads up included), as processor time of the engine's own thread, and as wall time; then each stream's tasks
+alone in one thread, without hand-offs. On a card the streams are the driver's, and only the engine's thread is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.hub.starter import ensure_starter_model
+from engine.runtime.devices import Launch, LinkRates, Task
+from engine.runtime.devices.streams import execute
+from engine.runtime.executor import Chunk
+from engine.runtime.placement import Placement
+from tests.support.hybrid_model import HybridModel, banks_of, items_of
+from tests.support.tiny_models import TinyModel, tiny_model_factory
+
+SHAPE = TinyModel(
+    "qwen3moe", "Q8_0", layers=48, experts=128, experts_used=8,
+    embedding=32, heads=1, kv_heads=1, head_dim=32, feed_forward=32,
+)  # fmt: skip
+SLOTS = 40
+
+
+class IdleProgram:
+    """Has a native program's face and does nothing: values stay as the last real run left them, and routes are drawn once."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self._rows: dict[int, Any] = {}
+        self._random = np.random.default_rng(0)
+        self.set_expert_mask = native.set_expert_mask
+
+    def run(self, pool: object, batch: object, begin: int = 0, end: int = -1) -> None:
+        """Nothing."""
+
+    def write(self, handle: int, rows: Any) -> None:
+        """Nothing."""
+
+    def read(self, handle: int) -> Any:
+        if handle not in self._rows:
+            rows = self._native.read(handle).copy()
+            if rows.dtype == np.int32:
+                rows[:] = self._random.permutation(SHAPE.experts)[: rows.shape[1]]
+            self._rows[handle] = rows
+        return self._rows[handle]
+
+
+def open_model(folder: Path) -> HybridModel:
+    """Everything but the embedding on the device, and `SLOTS` experts of each layer."""
+    path = tiny_model_factory(folder, ensure_starter_model)(SHAPE)
+    model = HybridModel(path, link=LinkRates(1e12, 0.0))
+    items = frozenset(item for item in items_of(model.graph) if item != "embedding")
+    model.place(Placement(items, dict.fromkeys(banks_of(model.graph), SLOTS)))
+    return model
+
+
+def measure(model: HybridModel, steps: int) -> list[tuple[float, float, float]]:
+    """Per step: processor seconds of all threads, of this thread, and wall seconds."""
+    state, executor = model.new_state(), model.executor
+    model.extend(state, [1])
+    for side in executor._sides.values():
+        side.program = replace(side.program, program=IdleProgram(side.program.program))  # type: ignore[arg-type]
+    times = []
+    for _ in range(steps):
+        state.reserve(1)
+        begin = time.process_time(), time.thread_time(), time.perf_counter()
+        executor.run([Chunk(state, [1], 0)])
+        times.append((time.process_time() - begin[0], time.thread_time() - begin[1], time.perf_counter() - begin[2]))
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=200)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        model = open_model(Path(folder))
+        times = measure(model, options.steps)
+        schedule = model.executor.schedule
+        assert schedule is not None
+        counts = {name: len(tasks) for name, tasks in schedule.streams.items()}
+        print(f"tasks per step: {counts}")
+        for name, column in zip(("all threads", "engine thread", "wall"), zip(*times, strict=True), strict=True):
+            print(f"{name:<14} median {1e3 * statistics.median(column):6.3f} ms   best {1e3 * min(column):6.3f} ms")
+        for name, tasks in schedule.streams.items():
+            seconds = [alone(tasks, model) for _ in range(options.steps)]
+            print(f"{name:<14} alone  {1e3 * statistics.median(seconds):6.3f} ms   best {1e3 * min(seconds):6.3f} ms")
+        model.close()
+
+
+def alone(tasks: Sequence[Task], model: HybridModel) -> float:
+    """Processor seconds of a stream's tasks that wait for nobody and wake nobody."""
+    bare = [replace(task, waits=(), signals=()) for task in tasks]
+    begin = time.thread_time()
+    execute(bare, Launch(), model.device.clock, "alone", 0.0)
+    return time.thread_time() - begin
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Slot tables, heat and promotion: what is used often gets a slot, in the background, and stays there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.placement.locality import PROMOTED_SHARE, RoutingGenerator, recent_hits
+from engine.runtime.expert_slots import ExpertHeat, SlotTable
+from engine.runtime.placement import Placement
+from tests.support.hybrid_model import HybridModel, banks_of
+from tests.support.native_model import NativeModel
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+
+
+def test_lookup_gives_slots_and_marks_the_rest() -> None:
+    table = SlotTable.of(6, [4, -1, 2])
+    assert table.lookup(np.array([[4, 2], [0, 5]], np.int32)).tolist() == [[0, 2], [-1, -1]]
+    with pytest.raises(IndexError):
+        table.lookup(np.array([6], np.int32))
+    assert table.absent.tolist() == [True, True, False, True, False, True]
+    table.evict(0)
+    table.install(1, 5)
+    assert table.residents == (2, 5) and table.lookup(np.array([4, 5], np.int32)).tolist() == [-1, 1]
+
+
+def test_heat_decays_and_ranks() -> None:
+    heat = ExpertHeat({"a": 4, "b": 8})
+    for _ in range(20):
+        heat.note({"a": np.array([[0, 1]], np.int32), "b": np.array([[7, 1]], np.int32)})
+    assert heat.hottest("a", 2, 4) == (0, 1) and heat.hottest("b", 2, 8) == (1, 7)
+    for _ in range(400):
+        heat.note({"a": np.array([[2, 3]], np.int32), "b": np.array([[0, 1]], np.int32)})
+    assert set(heat.hottest("a", 2, 4)) == {2, 3} and heat.of("a")[0] < 3
+
+
+def test_promotion_needs_a_clear_advantage() -> None:
+    heat, tables = ExpertHeat({"a": 4}), {"a": SlotTable.of(4, [0, 1])}
+    uses = [[0, 2], [1, 3]] * 30
+    for row in uses:
+        heat.note({"a": np.array([row], np.int32)})
+    assert heat.promotions(tables, 4) == [], "experts used alike do not take turns"
+    for _ in range(60):
+        heat.note({"a": np.array([[0, 2]], np.int32)})
+    (promotion,) = heat.promotions(tables, 4)
+    assert (promotion.expert, promotion.slot) == (2, 1)
+
+
+def test_recent_use_finds_most_experts_of_a_text() -> None:
+    """The policy on drawn routings: a quarter of the experts in slots covers far more than a quarter of the uses."""
+    experts, used, slots = 128, 8, 32
+    heat, table = ExpertHeat({"a": experts}), SlotTable.of(experts, range(slots))
+    hits, promoted = [], 0
+    routing = RoutingGenerator(experts, used, seed=4).text(600)
+    for row in routing:
+        ids = row[None].astype(np.int32)
+        hits.append(float((table.lookup(ids) >= 0).mean()))
+        heat.note({"a": ids})
+        for promotion in heat.promotions({"a": table}, 1):
+            table.evict(promotion.slot)
+            table.install(promotion.slot, promotion.expert)
+            promoted += 1
+    late = float(np.mean(hits[300:]))
+    assert late > 0.75 and late >= recent_hits(routing, slots)
+    misses = sum((1 - hit) * used for hit in hits)
+    assert promoted <= 2 * PROMOTED_SHARE * misses, "the link carries little beside what it saves"
+
+
+def test_experts_move_in_while_the_model_runs(tiny_models: Write) -> None:
+    path = tiny_models(TinyModel("qwen3moe", layers=2, experts=8, experts_used=2))
+    tokens = ([11, 12, 13, 11, 14] * 30)[:120]
+    reference = NativeModel(path).logits(tokens)
+    model = HybridModel(path)
+    model.place(Placement(frozenset({"blk.0.ffn", "blk.1.ffn"}), dict.fromkeys(banks_of(model.graph), 3)))
+    state = model.new_state()
+    rows = np.concatenate([model.extend(state, [token]) for token in tokens])
+    assert np.abs(rows - reference).max() <= 1e-3 * reference.std()
+    promoter, residency = model.executor.promoter, model.executor.residency
+    promoter.finish()
+    assert promoter.promoted > 0
+    for bank in banks_of(model.graph):
+        heat, table = model.executor.heat.of(bank), residency.banks[bank].table
+        assert len(table.residents) == 3
+        coldest = min(heat[list(table.residents)])
+        assert max(heat[table.absent]) <= 2 * coldest + 2, "nothing much hotter stays outside"
+    state.release()
+    model.close()

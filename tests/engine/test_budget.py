@@ -1,0 +1,120 @@
+"""SetBudget while an answer is written: the words stay the same, the memory follows, refusals have a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.client import EngineClient
+from engine.errors import ReportedError
+from engine.messages import (
+    AskResidency,
+    Event,
+    Generate,
+    GenerationFinished,
+    GenerationRequest,
+    LoadOptions,
+    MigrationProgress,
+    PlacementChanged,
+    PlacementRolledBack,
+    ResidencyTold,
+    SamplingParams,
+    SetBudget,
+    TokenEvent,
+)
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+MODEL = TinyModel("qwen3moe", layers=3)
+PLENTY = 512 << 20
+SOME = 24 << 20  # more than workspace and staging, less than the model
+
+
+@pytest.fixture
+def client() -> Iterator[EngineClient]:
+    with EngineClient() as client:
+        yield client
+
+
+def request(request_id: str, tokens: int = 40) -> GenerationRequest:
+    return GenerationRequest(
+        request_id, (), SamplingParams(temperature=0.0), max_tokens=tokens, raw_prompt="One two three four"
+    )
+
+
+def until(client: EngineClient, kind: type[Event]) -> list[Event]:
+    events = [client.next_event(timeout=60)]
+    while not isinstance(events[-1], kind):
+        events.append(client.next_event(timeout=60))
+    return events
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TokenEvent))
+
+
+def load(client: EngineClient, path: Path, budget: int) -> str:
+    info = client.load(str(path), LoadOptions(context_length=256, threads=1, device="emulated", gpu_budget=budget))
+    return info.device
+
+
+def test_budgets_change_while_an_answer_is_written(client: EngineClient, tiny_models: Write) -> None:
+    path = tiny_models(MODEL)
+    client.load(str(path), LoadOptions(context_length=256, threads=1))
+    expected = text_of(list(client.stream(request("cpu"))))
+    assert load(client, path, PLENTY) == "emulated (fast kernels)"
+    client.send(Generate(request("moving")))
+    events: list[Event] = []
+    for budget in (0, PLENTY, SOME, 0, SOME):
+        events += until(client, TokenEvent)
+        client.send(SetBudget(budget))
+        events += until(client, PlacementChanged)
+        residency = events[-1].residency
+        assert residency.budget_bytes == budget and residency.used_bytes <= budget
+        assert (residency.used_bytes == 0) == (budget == 0)
+    if not any(isinstance(event, GenerationFinished) for event in events):
+        events += until(client, GenerationFinished)
+    assert text_of(events) == expected
+    assert any(isinstance(event, MigrationProgress) for event in events)
+
+
+def test_residency_is_read_back(client: EngineClient, tiny_models: Write) -> None:
+    path = tiny_models(MODEL)
+    load(client, path, PLENTY)
+    list(client.stream(request("a")))
+    client.send(AskResidency())
+    told = until(client, ResidencyTold)[-1]
+    assert isinstance(told, ResidencyTold) and told.residency is not None
+    residency = told.residency
+    assert {i.name for i in residency.items if not i.on_device} == {"embedding"}
+    assert all(bank.slots == bank.count == len(bank.residents) for bank in residency.banks)
+    held = sum(i.weight_bytes + i.state_bytes for i in residency.items if i.on_device)
+    held += sum(bank.slots * bank.expert_bytes for bank in residency.banks)
+    assert held <= residency.used_bytes <= residency.budget_bytes
+    assert residency.measured_decode is not None and residency.predicted_decode is not None
+
+
+def test_a_budget_that_fails_is_rolled_back_with_a_reason(client: EngineClient, tiny_models: Write) -> None:
+    client.send(SetBudget(SOME))
+    refusal = until(client, PlacementRolledBack)[-1]
+    assert isinstance(refusal, PlacementRolledBack) and refusal.error.cause == "No model is loaded."
+    load(client, tiny_models(MODEL), SOME)
+    client.send(SetBudget(-1))
+    refusal = until(client, PlacementRolledBack)[-1]
+    assert isinstance(refusal, PlacementRolledBack) and refusal.residency.budget_bytes == SOME
+    assert list(client.stream(request("a", 4)))[-1].error is None  # type: ignore[union-attr]
+
+
+def test_a_device_that_is_not_there(client: EngineClient, tiny_models: Write) -> None:
+    with pytest.raises(ReportedError, match="cuda"):
+        client.load(str(tiny_models(MODEL)), LoadOptions(device="cuda", engine="native"))
+
+
+def test_on_the_processor_alone_there_is_no_budget(client: EngineClient, tiny_models: Write) -> None:
+    client.load(str(tiny_models(MODEL)), LoadOptions(threads=1))
+    client.send(SetBudget(SOME))
+    assert isinstance(until(client, PlacementRolledBack)[-1], PlacementRolledBack)
+    client.send(AskResidency())
+    assert until(client, ResidencyTold)[-1] == ResidencyTold(None)
