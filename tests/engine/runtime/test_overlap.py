@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -99,4 +100,4 @@ def test_the_trace_is_chromes(model: HybridModel, tmp_path: Path) -> None:
     assert {e["tid"] for e in events} == set(names) and min(e["ts"] for e in events) == 0
     for tid in names:
         row = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["tid"] == tid)
-        assert all(b[0] >= a[1] - 1e-3 for a, b in zip(row, row[1:], strict=False)), "a stream does one thing at a time"
+        assert all(b[0] >= a[1] - 1e-3 for a, b in itertools.pairwise(row)), "a stream does one thing at a time"
