@@ -39,7 +39,7 @@ Batch::Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::v
   if (outputs_.size() > n) refuse("more outputs than tokens");
   constexpr int64_t kAny = std::numeric_limits<int32_t>::max();
   check_range("tokens", tokens_, kAny);
-  check_range("positions", positions_, kAny);
+  check_range("positions", positions_, int64_t{1} << 30);  // leaves room to add lengths
   check_range("sequences", sequences_, sequence_count_);
   check_range("outputs", outputs_, static_cast<int64_t>(n));
   largest_token_ = *std::max_element(tokens_.begin(), tokens_.end());

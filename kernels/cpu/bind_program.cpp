@@ -50,8 +50,8 @@ nb::object rows_of(const Program& program, Handle value) {
   auto* const owner = new std::shared_ptr<Arena>(rows.owner);
   const nb::capsule keep(owner, [](void* p) noexcept { delete static_cast<std::shared_ptr<Arena>*>(p); });
   const size_t shape[2] = {static_cast<size_t>(rows.rows), static_cast<size_t>(rows.width)};
-  if (rows.is_ids) return nb::cast(nb::ndarray<nb::numpy, int32_t>(rows.data, 2, shape, keep));
-  return nb::cast(nb::ndarray<nb::numpy, float>(rows.data, 2, shape, keep));
+  if (rows.is_ids) return nb::cast(nb::ndarray<nb::numpy, const int32_t>(rows.data, 2, shape, keep));
+  return nb::cast(nb::ndarray<nb::numpy, const float>(rows.data, 2, shape, keep));
 }
 
 template <class Table>

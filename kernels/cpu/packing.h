@@ -1,5 +1,6 @@
 // The activations of one batch, packed in every format that some matrices need.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -23,6 +24,17 @@ class Packing {
     size_t total = 0;
     for (int f = 0; f < kActivationFormatCount; ++f) total += format_bytes(f, tokens);
     return total;
+  }
+  // A batch of n tokens takes at most bytes_per_batch() + n * bytes_per_token(): how small ones are padded is looked
+  // up, large ones grow evenly.
+  size_t bytes_per_token() const { return (bytes(64 * tile_) + 64 * static_cast<size_t>(tile_) - 1) / (64 * tile_); }
+  size_t bytes_per_batch() const {
+    size_t most = 0;
+    for (int n = 1; n <= 64 * tile_; ++n) {
+      const size_t even = static_cast<size_t>(n) * bytes_per_token(), taken = bytes(n);
+      if (taken > even) most = std::max(most, taken - even);
+    }
+    return most + 64;
   }
   // Where a format lies in the memory that holds them all.
   const uint8_t* find(const uint8_t* memory, ActivationFormat format, int tokens) const {

@@ -20,7 +20,12 @@ T& at(std::vector<T>& items, Handle handle, const char* kind) {
   return items[static_cast<size_t>(handle)];
 }
 
-constexpr int kMostWidth = 1 << 24;  // keeps every product of sizes below within 64 bits
+constexpr int kMostWidth = 1 << 24;  // these two keep every product and sum of sizes within 64 bits
+constexpr size_t kMostHandles = 1 << 16;
+
+void check_count(size_t handles) {
+  if (handles >= kMostHandles) refuse("a program has at most " + std::to_string(kMostHandles) + " handles of a kind");
+}
 
 void check_size(const std::string& what, int size, int most = kMostWidth) {
   if (size < 1 || size > most) refuse(what + " must be 1.." + std::to_string(most) + ", not " + std::to_string(size));
@@ -54,6 +59,7 @@ void Program::check_idle(const char* what) const {
 Handle Program::value(int width, bool ids) {
   check_recording("value");
   check_size("value width", width);
+  check_count(values_.size());
   values_.push_back({width, ids});
   return static_cast<Handle>(values_.size() - 1);
 }
@@ -69,6 +75,9 @@ Handle Program::weight(int type_id, int rows, int cols, int count) {
     refuse(what + ": " + std::to_string(cols) + " cols are no multiple of the " + std::to_string(info.block_elements) +
            " of a " + info.name + " block");
   const size_t row_bytes = static_cast<size_t>(cols / info.block_elements) * static_cast<size_t>(info.block_bytes);
+  if (row_bytes * static_cast<size_t>(rows) > (size_t{1} << 60) / static_cast<size_t>(count))
+    refuse(what + " would take more than 2^60 bytes");
+  check_count(weights_.size());
   weights_.push_back({info.type, rows, cols, count, row_bytes, nullptr, nullptr});
   return static_cast<Handle>(weights_.size() - 1);
 }

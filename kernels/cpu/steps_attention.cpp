@@ -137,7 +137,7 @@ class AttentionStep final : public Step {
     run.program.kernels().attention.attend(task);
 
     if (group.parts > 1) {
-      std::atomic<int>& done = run.part_counts[item.group * kv_heads_ + kv_head];
+      std::atomic<int>& done = run.part_counts[static_cast<ptrdiff_t>(item.group) * kv_heads_ + kv_head];
       if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < group.parts) return;
       done.store(0, std::memory_order_relaxed);
     }

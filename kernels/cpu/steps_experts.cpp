@@ -151,10 +151,11 @@ class ExpertsStep final : public Step {
     return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(cols));
   }
 
-  // Experts' inputs are packed one by one, each rounded up to a whole tile.
+  // Experts' inputs are packed one by one, each rounded up to what its kernel likes.
   size_t packed_bound(const Packing& packing, int tokens) const {
     const int pairs = tokens * top_k_, most_active = std::min(experts_, pairs);
-    return packing.bytes(pairs) + static_cast<size_t>(most_active) * (packing.bytes(packing.tile()) + 64);
+    return static_cast<size_t>(pairs) * packing.bytes_per_token() +
+           static_cast<size_t>(most_active) * packing.bytes_per_batch();
   }
 
   int chunk(const RunShape& shape) const { return chunk_of(hidden_, gate_step_, shape); }

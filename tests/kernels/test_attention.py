@@ -18,7 +18,7 @@ from tests.support import program_reference as ref
 from tests.support.quantize import dequantize, quantize
 
 U = 2.0**-24
-TIERS = _cpu.tiers()
+TIERS = ref.all_tiers()
 TYPE_NAMES = {ref.F32: "F32", ref.F16: "F16", ref.Q8_0: "Q8_0"}
 
 
@@ -72,9 +72,11 @@ class Layer:
         """Values that the cache's type holds without rounding; Q8_0 is compared through what it stored."""
         return x.astype(np.float16).astype(np.float32) if self.case.kv_type != ref.Q8_0 else x.astype(np.float32)
 
-    def run(self, tier: _cpu.TierChoice = "auto", threads: int = 2, scale: float | None = None) -> NDArray[np.float32]:
+    def run(
+        self, tier: ref.Kernels = ref.Kernels(), threads: int = 2, scale: float | None = None
+    ) -> NDArray[np.float32]:
         c, n = self.case, len(self.positions)
-        p = _cpu.Program(tier)
+        p: _cpu.Program = tier.module.Program(tier.tier)
         q, k, v = (p.value(x[0].size) for x in (self.q, self.k, self.v))
         out = p.value(c.heads * c.value_dim)
         kv = p.kv_layer(c.kv_heads, c.key_dim, c.value_dim, c.kv_type, c.block_tokens)
@@ -83,7 +85,10 @@ class Layer:
         p.finish()
         for handle, x in ((q, self.q), (k, self.k), (v, self.v)):
             p.write(handle, x.reshape(n, -1))
-        p.run(_cpu.ThreadPool(threads), ref.batch(self.positions, self.sequences, self.tables))
+        p.run(
+            tier.module.ThreadPool(threads),
+            ref.batch(self.positions, self.sequences, self.tables, module=tier.module),
+        )
         return np.array(p.read(out)).reshape(n, c.heads, c.value_dim)
 
     def sequence(self, s: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -135,7 +140,7 @@ CASES = [
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_against_numpy(tier: _cpu.Tier, case: Case) -> None:
+def test_against_numpy(tier: ref.Kernels, case: Case) -> None:
     layer = Layer(case)
     layer.check(layer.run(tier))
 
@@ -148,7 +153,7 @@ def test_threads_do_not_change_bits(case: Case) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_half_precision_rows_are_rounded_to_nearest_even(tier: _cpu.Tier) -> None:
+def test_half_precision_rows_are_rounded_to_nearest_even(tier: ref.Kernels) -> None:
     layer = Layer(Case(key_dim=36, value_dim=36))
     layer.k[:] = np.random.default_rng(1).standard_normal(layer.k.shape)
     layer.k[0, 0, :8] = [0, -0.0, 65504, 65520, 1e-8, 6e-8, -3e-7, 1 + 2**-11]
@@ -158,7 +163,7 @@ def test_half_precision_rows_are_rounded_to_nearest_even(tier: _cpu.Tier) -> Non
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_q8_0_rows_are_within_half_a_step(tier: _cpu.Tier) -> None:
+def test_q8_0_rows_are_within_half_a_step(tier: ref.Kernels) -> None:
     layer = Layer(Case(kv_type=ref.Q8_0))
     layer.k[3] = 0
     layer.run(tier)
@@ -169,7 +174,7 @@ def test_q8_0_rows_are_within_half_a_step(tier: _cpu.Tier) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_other_rows_of_the_cache_are_untouched(tier: _cpu.Tier) -> None:
+def test_other_rows_of_the_cache_are_untouched(tier: ref.Kernels) -> None:
     layer = Layer(Case(sequences=((5, 3), (40, 1))))
     before = layer.keys.copy(), layer.values.copy()
     layer.run(tier)
@@ -182,7 +187,7 @@ def test_other_rows_of_the_cache_are_untouched(tier: _cpu.Tier) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("case", [Case(), CASES[5]], ids=str)
-def test_extreme_scores(tier: _cpu.Tier, case: Case) -> None:
+def test_extreme_scores(tier: ref.Kernels, case: Case) -> None:
     """Scores of ±10^4: one key takes all the weight and nothing overflows."""
     layer = Layer(case)
     layer.q *= 1000
@@ -198,7 +203,7 @@ def test_extreme_scores(tier: _cpu.Tier, case: Case) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_not_a_number_stays_with_its_rows(tier: _cpu.Tier) -> None:
+def test_not_a_number_stays_with_its_rows(tier: ref.Kernels) -> None:
     layer = Layer(Case(sequences=((20, 12), (20, 12))))
     clean = layer.run(tier)
     layer.q[layer.sequences == 0] = np.nan

@@ -70,8 +70,9 @@ class Moe:
             for role, rows, cols in (("gate", hidden, width), ("up", hidden, width), ("down", width, hidden))
         }
 
-    def weights(self, role: str, expert: int) -> NDArray[np.float64]:
-        return dequantize(self.raw[role][expert], self.name).astype(np.float64)
+        self.exact = {
+            role: np.stack([dequantize(one, name).astype(np.float64) for one in raw]) for role, raw in self.raw.items()
+        }
 
     def run(self, x: Floats, ids: Ids, weights: Floats, threads: int = 2, present: list[bool] | None = None) -> Floats:
         experts, width, hidden = self.shape
@@ -99,8 +100,8 @@ class Moe:
         for t, row in enumerate(x.astype(np.float64)):
             for expert, weight in zip(ids[t], weights[t], strict=True):
                 if 0 <= expert < self.shape[0]:
-                    act = ref.silu(self.weights("gate", expert) @ row) * (self.weights("up", expert) @ row)
-                    out[t] += weight * (self.weights("down", expert) @ act)
+                    gate, up, down = (self.exact[role][expert] for role in ("gate", "up", "down"))
+                    out[t] += weight * (down @ (ref.silu(gate @ row) * (up @ row)))
         return out
 
     def routed(self, tokens: int, top_k: int, seed: int = 0) -> tuple[Floats, Ids, Floats]:

@@ -13,20 +13,20 @@ from tests.support import program_reference as ref
 from tests.support.quantize import TYPES, block_elements, dequantize, random_blocks, type_id
 
 U = 2.0**-24
-TIERS = _cpu.tiers()
+TIERS = ref.all_tiers()
 WIDTHS = [1, 7, 8, 33, 64, 131, 576]
 Floats = NDArray[np.float32]
 
 
 def execute(
-    tier: _cpu.Tier,
+    tier: ref.Kernels,
     inputs: list[Floats],
     width: int,
     record: Callable[[_cpu.Program, list[int], int], None],
     threads: int = 2,
 ) -> Floats:
     """Runs one operation whose inputs are written from outside; returns its output."""
-    p = _cpu.Program(tier)
+    p: _cpu.Program = tier.module.Program(tier.tier)
     handles = [p.value(x.shape[1]) for x in inputs]
     out = p.value(width)
     record(p, handles, out)
@@ -34,7 +34,7 @@ def execute(
     rows = inputs[0].shape[0]
     for handle, x in zip(handles, inputs, strict=True):
         p.write(handle, x)
-    p.run(_cpu.ThreadPool(threads), ref.batch(np.arange(rows)[::-1] * 3, tables=[[0]]))
+    p.run(tier.module.ThreadPool(threads), ref.batch(np.arange(rows)[::-1] * 3, module=tier.module))
     return np.array(p.read(out))
 
 
@@ -44,7 +44,7 @@ def noise(*shape: int, seed: int = 0) -> Floats:
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_rms_norm(tier: _cpu.Tier, width: int) -> None:
+def test_rms_norm(tier: ref.Kernels, width: int) -> None:
     x, weight = 5 * noise(3, width), noise(width, seed=1)
 
     def record(p: _cpu.Program, handles: list[int], out: int) -> None:
@@ -57,7 +57,7 @@ def test_rms_norm(tier: _cpu.Tier, width: int) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize(("heads", "dim"), [(1, 24), (5, 64), (3, 20)])
-def test_rms_norm_by_groups(tier: _cpu.Tier, heads: int, dim: int) -> None:
+def test_rms_norm_by_groups(tier: ref.Kernels, heads: int, dim: int) -> None:
     x, weight = noise(4, heads * dim), noise(dim, seed=1)
 
     def record(p: _cpu.Program, handles: list[int], out: int) -> None:
@@ -73,16 +73,16 @@ def test_rms_norm_by_groups(tier: _cpu.Tier, heads: int, dim: int) -> None:
 @pytest.mark.parametrize(
     ("heads", "head_dim", "rope_dim"), [(3, 64, 64), (2, 80, 80), (4, 96, 32), (1, 12, 10), (2, 256, 128)]
 )
-def test_rope(tier: _cpu.Tier, mode: str, heads: int, head_dim: int, rope_dim: int) -> None:
+def test_rope(tier: ref.Kernels, mode: str, heads: int, head_dim: int, rope_dim: int) -> None:
     x = noise(5, heads * head_dim)
     frequencies = (10000.0 ** (-np.arange(rope_dim // 2) / (rope_dim // 2))).astype(np.float32)
-    p = _cpu.Program(tier)
+    p: _cpu.Program = tier.module.Program(tier.tier)
     v = p.value(heads * head_dim)
     p.rope(v, heads, head_dim, rope_dim, mode, frequencies, 1.25)
     p.finish()
     p.write(v, x)
     positions = np.array([0, 1, 77, 4095, 131071])
-    p.run(_cpu.ThreadPool(2), ref.batch(positions, tables=[[0]]))
+    p.run(tier.module.ThreadPool(2), ref.batch(positions, module=tier.module))
     shaped = x.reshape(5, heads, head_dim)
     expected = ref.rope(shaped, positions, frequencies, mode, 1.25)
     # Cosine and sine are rounded twice, each product and the sum once.
@@ -92,7 +92,7 @@ def test_rope(tier: _cpu.Tier, mode: str, heads: int, head_dim: int, rope_dim: i
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("activation", ["silu", "gelu"])
-def test_glu(tier: _cpu.Tier, activation: str) -> None:
+def test_glu(tier: ref.Kernels, activation: str) -> None:
     """e^-x is good to 4 u and loses another |x| u by the rounding of its argument."""
     gate = np.concatenate([np.linspace(-110, 110, 1601), [0.0, -0.0, 1e-30, 80.0, -80.0]]).astype(np.float32)[None]
     up = noise(1, gate.shape[1])
@@ -107,7 +107,7 @@ def test_glu(tier: _cpu.Tier, activation: str) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_add_and_scale(tier: _cpu.Tier, width: int) -> None:
+def test_add_and_scale(tier: ref.Kernels, width: int) -> None:
     a, b = noise(6, width), noise(6, width, seed=1)
 
     def record(p: _cpu.Program, handles: list[int], out: int) -> None:

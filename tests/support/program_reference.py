@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from kernels import _cpu
 
 Array = NDArray[np.float64]
 F32, F16, Q8_0 = 0, 1, 8
+
+
+class Kernels(NamedTuple):
+    """A tier and the native module that has it: kernels._cpu, or for AVX-512 in software kernels._cpu_emulated."""
+
+    tier: _cpu.TierChoice = "auto"
+    module: Any = _cpu
+
+
+def all_tiers() -> list[Any]:
+    """Test parameters: every tier this machine can run, and AVX-512 at least in software."""
+    native = _cpu.tiers()
+    params = [pytest.param(Kernels(tier), id=tier) for tier in native]
+    if "avx2" in native and "avx512" not in native:
+        try:
+            emulated = Kernels("avx512", importlib.import_module("kernels._cpu_emulated"))
+            params.append(pytest.param(emulated, id="avx512_emulated"))
+        except ImportError:
+            skip = pytest.mark.skip(reason="kernels._cpu_emulated was not built (needs libsimde-dev)")
+            params.append(pytest.param(Kernels("avx512"), id="avx512_emulated", marks=skip))
+    return params
 
 
 def rms_norm(x: ArrayLike, weight: ArrayLike, eps: float) -> Array:
@@ -63,17 +87,19 @@ def batch(
     tables: ArrayLike | None = None,
     tokens: ArrayLike | None = None,
     outputs: Sequence[int] = (),
+    module: Any = _cpu,
 ) -> _cpu.Batch:
     """A batch of one sequence with one block, unless told otherwise."""
     positions = np.asarray(positions, np.int32)
     zeros = np.zeros_like(positions)
-    return _cpu.Batch(
+    made: _cpu.Batch = module.Batch(
         zeros if tokens is None else np.asarray(tokens, np.int32),
         positions,
         zeros if sequences is None else np.asarray(sequences, np.int32),
         np.zeros((1, 1), np.int32) if tables is None else np.asarray(tables, np.int32),
         np.asarray(outputs, np.int32),
     )
+    return made
 
 
 def bound_weight(program: _cpu.Program, array: ArrayLike) -> int:
