@@ -5,22 +5,24 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
-NATIVE_SOURCES := $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name CMakeLists.txt)
+NATIVE_SOURCES := $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cmake' -o -name CMakeLists.txt)
 # llama.cpp's multimodal library doubles its build time and nothing here uses it.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench soak sanitize check format screenshots setup build starter clean
+.PHONY: run test bench soak sanitize check format screenshots setup build test-build starter clean
 
 run: build starter
 	@if command -v nvidia-smi >/dev/null 2>&1; then $(PIP) install -q -c constraints.txt -e '.[gpu]' --no-build-isolation; fi
 	$(PY) -m app
 
-test: build starter
+test: test-build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests $(ARGS)
 
 setup: $(VENV)/.packages
 build: $(VENV)/.native
+# The suite's build has the AVX-512 tiers in software as well, for machines without them.
+test-build: $(VENV)/.native-test
 
 $(VENV)/.packages: pyproject.toml constraints.txt installer/system_libraries.sh
 	sh installer/system_libraries.sh
@@ -34,14 +36,19 @@ $(VENV)/.native: $(VENV)/.packages $(NATIVE_SOURCES)
 	$(PIP) install -q --no-deps --no-build-isolation -e .
 	touch $@
 
-starter: build
+$(VENV)/.native-test: $(VENV)/.packages $(NATIVE_SOURCES)
+	sh installer/system_libraries.sh test
+	$(PIP) install -q --no-deps --no-build-isolation -C cmake.define.TESSERA_EMULATE_AVX512=ON -e .
+	touch $@ $(VENV)/.native
+
+starter: $(VENV)/.native
 	@$(PY) -m engine.hub.starter
 
 # Speed beside llama.cpp, on the starter model and on random weights of real shapes (5 GB under build/).
 bench: build starter
 	$(PY) -m tests.bench.speed $(ARGS)
 
-soak: build starter
+soak: test-build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests --soak $(ARGS)
 
 # The native tests under AddressSanitizer with UBSan, then ThreadSanitizer; builds its own extensions under build/.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Qt's wheels need a few system libraries that a bare Linux lacks. Installs them where it may (root on a Debian-like
-# system), else says which command does. Silent when nothing is missing.
+# system), else says which command does. Silent when nothing is missing. With the argument "test": what the suite needs, too.
 set -eu
 [ "$(uname -s)" = Linux ] || exit 0
 
@@ -16,6 +16,9 @@ need libfontconfig.so.1 libfontconfig1
 need libxcb-cursor.so.0 libxcb-cursor0
 command -v c++ >/dev/null 2>&1 || missing="$missing g++"
 fc-list 2>/dev/null | grep -q . || missing="$missing fontconfig fonts-dejavu-core"
+if [ "${1:-}" = test ]; then
+  [ -e /usr/include/simde/x86/avx512.h ] || missing="$missing libsimde-dev"
+fi
 [ -n "$missing" ] || exit 0
 
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then

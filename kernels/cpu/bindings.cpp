@@ -5,8 +5,9 @@
 
 NB_MODULE(_cpu, m) {
   m.doc() = "CPU kernels on raw memory";
-  m.def("best_tier", [] { return tessera::tier_name(tessera::best_tier()); },
-        "Name of the best ISA tier this processor and operating system can run.");
+  m.def(
+      "best_tier", [] { return tessera::tier_name(tessera::best_tier()); },
+      "Name of the best ISA tier this processor and operating system can run.");
   tessera::bind_matmul(m);
   tessera::bind_program(m);
   tessera::bind_guard(m);

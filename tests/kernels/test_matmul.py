@@ -12,6 +12,7 @@ apart. The 16 covers the roundings of scales in the kernel and in the reference'
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,12 +36,10 @@ def all_tiers() -> list[Any]:
     for tier in ("avx512", "avx512_vnni"):
         if tier in native or "avx2" not in native:
             continue
-        try:
-            kernels = Kernels(importlib.import_module("kernels._cpu_emulated"), tier, emulated=True)
-            params.append(pytest.param(kernels, id=f"{tier}_emulated"))
-        except ImportError:
-            skip = pytest.mark.skip(reason="kernels._cpu_emulated was not built (needs libsimde-dev)")
-            params.append(pytest.param(Kernels(None, tier), id=f"{tier}_emulated", marks=skip))
+        # Not built (`make test` does, with libsimde-dev): every test of the tier fails.
+        found = importlib.util.find_spec("kernels._cpu_emulated")
+        module = importlib.import_module("kernels._cpu_emulated") if found else None
+        params.append(pytest.param(Kernels(module, tier, emulated=True), id=f"{tier}_emulated"))
     return params
 
 
