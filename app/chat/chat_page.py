@@ -43,6 +43,7 @@ from engine.messages import Overflow
 from engine.text.reasoning import split_reasoning
 
 ANSWER_PROBLEM = "answer"
+MODEL_PROBLEM = "conversation-model"
 
 
 class ChatPage(QWidget):
@@ -196,7 +197,22 @@ class ChatPage(QWidget):
         if self._parameters is not None:
             self._parameters.show_values(self._session.parameters)
         self._show_path()
+        self._offer_its_model()
         self.composer.setFocus()
+
+    def _offer_its_model(self) -> None:
+        """A conversation that was held with another model can have it back."""
+        self._problems.clear(MODEL_PROBLEM)
+        held = [message.details for message in self._session.path() if message.details.get("model_path")]
+        info = self._models.info
+        if not held or info is None or self._models.loading_path is not None:
+            return
+        path, name = held[-1]["model_path"], held[-1].get("model", "")
+        if path == info.path or not Path(path).is_file():
+            return
+        load = Action(tr("Load {name}", name=name), lambda: self._models.load(path), primary=True)
+        words = tr("This conversation was held with {name}; now {other} answers.", name=name, other=info.name)
+        self._problems.show(Problem(MODEL_PROBLEM, words, actions=(load,), serious=False))
 
     def _cancel_edit(self) -> None:
         if self._edited is not None:

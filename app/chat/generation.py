@@ -64,7 +64,9 @@ class Generation:
         if event.warnings:
             details["warnings"] = list(event.warnings)
         if model is not None:
-            details.update(engine=model.engine, model=model.name, quantization=model.quantization)
+            details.update(
+                engine=model.engine, model=model.name, quantization=model.quantization, model_path=model.path
+            )
 
     def prefill(self, event: PrefillProgress) -> None:
         self.prefilled_tokens = event.done_tokens

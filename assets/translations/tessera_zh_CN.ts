@@ -716,6 +716,10 @@
       <translation>以 {count} 个词元的上下文加载</translation>
     </message>
     <message>
+      <source>Load {name}</source>
+      <translation>加载 {name}</translation>
+    </message>
+    <message>
       <source>Loaded</source>
       <translation>已加载</translation>
     </message>
@@ -1414,6 +1418,10 @@
     <message>
       <source>Thinking…</source>
       <translation>正在思考…</translation>
+    </message>
+    <message>
+      <source>This conversation was held with {name}; now {other} answers.</source>
+      <translation>此对话使用的是 {name}，现在由 {other} 回答。</translation>
     </message>
     <message>
       <source>This machine</source>

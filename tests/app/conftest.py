@@ -17,7 +17,7 @@ from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.main_window import MainWindow
 from app.none_guard import hold_singletons
-from tests.support.scripted_engine import ScriptedEngine
+from tests.support.scripted_engine import ScriptedEngine, model_info
 
 hold_singletons()
 
@@ -60,6 +60,7 @@ def start(qapp: QApplication, qtbot: QtBot, data_folder: DataFolder) -> Iterator
 
         def factory(on_event):
             engines.append(ScriptedEngine(on_event))
+            engines[0].info = model_info(str(data_folder.models / "Scripted-1B.Q4_K_M.gguf"))
             if prepare is not None:
                 prepare(engines[0])
             return engines[0]

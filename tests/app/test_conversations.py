@@ -13,6 +13,7 @@ from app.chat.titles import clean_title
 from app.chat.trash_dialog import TrashDialog
 from app.store.records import Conversation, Status
 from engine.messages import Abort, FinishReason, GenerationFinished, TokenEvent
+from tests.support.scripted_engine import model_info
 
 
 @pytest.fixture
@@ -220,3 +221,24 @@ def test_groups_by_date():
         "Previous 30 days",
         "2026-01",
     ]
+
+
+def test_a_conversation_offers_the_model_it_was_held_with(app, say, qtbot, data_folder):
+    key = say("first")
+    first = app.context.models.info
+    app.session.new()
+    other = data_folder.models / "Other-2B.Q8_0.gguf"
+    other.write_bytes(b"GGUF")
+    app.engine.info = model_info(str(other), "Other 2B")
+    app.context.models.load(other)
+    qtbot.waitUntil(lambda: app.context.models.info.path == str(other))
+    app.session.open(key)
+    qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
+    problem = app.page.problem_stack.cards[0].problem
+    assert "Scripted 1B" in problem.cause
+    assert "Other 2B" in problem.cause
+    app.engine.info = first
+    problem.actions[0].run()
+    qtbot.waitUntil(lambda: app.context.models.info.path == first.path)
+    app.session.new()
+    assert app.page.problem_stack.cards == []
