@@ -84,7 +84,8 @@ class Places(NamedTuple):
     table_blocks: int
 
 
-class Items(NamedTuple):
+@dataclass(frozen=True)
+class Items:
     """`prefill_items` on the device, and how many items there are."""
 
     order: int

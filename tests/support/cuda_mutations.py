@@ -1,0 +1,238 @@
+"""Faults planted in the CUDA sources, each of which the tests must catch.
+
+A mutation replaces one piece of source text, builds the units it concerns and runs a selection of the kernels' tests,
+which must fail. `sanitizer` names the one that is needed to see it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels.cuda import source
+from tests.support.cuda_build import HOST, build_library
+from tests.support.cuda_sanitize import run
+
+TESTS = Path(__file__).parents[1] / "kernels" / "cuda"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    file: str
+    old: str
+    new: str
+    units: tuple[str, ...]
+    test: str  # file and pytest's -k
+    selection: str
+    sanitizer: str = ""
+
+
+Q4_K, Q6_K, F16 = ("rows", "weights_q4_k"), ("rows", "weights_q6_k"), ("rows", "weights_f16")
+MATRICES, EXPERTS, ROWS, ATTENTION = (f"test_{name}.py" for name in ("matrices", "experts", "rows", "attention"))
+PRODUCTS = "products and ascending and "
+MUTATIONS = (
+    # numerics
+    Mutation(
+        "Q4_K takes a min's low bits only",
+        "quant_types.cuh",
+        "(c >> 4 & 15) | (b >> 2 & 0x30)",
+        "(c >> 4 & 15)",
+        Q4_K,
+        MATRICES,
+        PRODUCTS + "Q4_K",
+    ),
+    Mutation(
+        "Q6_K uses one scale for a whole slice",
+        "quant_types.cuh",
+        "s.scale[1] = d * float(int8_t(factors >> 8))",
+        "s.scale[1] = d * float(int8_t(factors))",
+        Q6_K,
+        MATRICES,
+        PRODUCTS + "Q6_K",
+    ),
+    Mutation(
+        "the last partial step of a row is dropped",
+        "tiles.cuh",
+        "s < cols / 32; s += kSlices",
+        "s + 1 < cols / 32; s += kSlices",
+        ("rows", "weights_q8_0"),
+        MATRICES,
+        PRODUCTS + "Q8_0",
+    ),
+    Mutation(
+        "a tensor-core fragment's halves are swapped",
+        "tiles.cuh",
+        "{x[t], x[4 + t]}",
+        "{x[4 + t], x[t]}",
+        Q4_K,
+        MATRICES,
+        PRODUCTS + "Q4_K",
+    ),
+    Mutation(
+        "activations are truncated, not rounded",
+        "rows.cu",
+        "__float2int_rn(v[i] * inverse)",
+        "int(v[i] * inverse)",
+        ("rows",),
+        MATRICES,
+        "whole_slices and ascending",
+    ),
+    Mutation(
+        "the norm forgets epsilon",
+        "rows.cu",
+        "/ float(width) + epsilon",
+        "/ float(width)",
+        ("rows",),
+        ROWS,
+        "rms and ascending",
+    ),
+    Mutation(
+        "angles are reduced in floats",
+        "rows.cu",
+        "double(positions[blockIdx.x]) * double(frequencies[i])",
+        "positions[blockIdx.x] * frequencies[i]",
+        ("rows",),
+        ROWS,
+        "rope and ascending",
+    ),
+    Mutation(
+        "an equal logit of a later expert wins",
+        "experts.cu",
+        "other_id < id)",
+        "other_id > id)",
+        ("experts",),
+        EXPERTS,
+        "router and ascending",
+    ),
+    Mutation(
+        "an absent expert is computed all the same",
+        "weights.cu",
+        "if (id < 0 || id >= experts || !down[id]) continue;",
+        "if (id < 0 || id >= experts) continue;",
+        F16,
+        EXPERTS,
+        "fused and ascending and F16 and not BF16",
+    ),
+    Mutation(
+        "a window is one position too wide",
+        "attention.cu",
+        "max(0, position - window + 1) : 0;\n  const int begin",
+        "max(0, position - window) : 0;\n  const int begin",
+        ("attention_f16",),
+        ATTENTION,
+        "decode and ascending and F16",
+    ),
+    Mutation(
+        "the softmax's old sum is not brought to the new peak",
+        "attention.cu",
+        "sum[r] *= shrink;",
+        "",
+        ("attention_f16",),
+        ATTENTION,
+        "prefill_attention and ascending and F16",
+    ),
+    Mutation(
+        "partitions are combined without their peaks",
+        "attention.cu",
+        "sum += expf(extent[p].peak - peak) * partials",
+        "sum += partials",
+        ("attention_q8_0",),
+        ATTENTION,
+        "several and ascending",
+    ),
+    # threads
+    Mutation(
+        "a tile is read before it is written",
+        "tiles.cuh",
+        "    __syncthreads();\n#pragma unroll\n    for (int part",
+        "#pragma unroll\n    for (int part",
+        Q4_K,
+        MATRICES,
+        "products and Q4_K",
+    ),
+    Mutation(
+        "a tile is overwritten while it is read",
+        "tiles.cuh",
+        "for (int s = 0; s < cols / 32; s += kSlices) {\n    __syncthreads();",
+        "for (int s = 0; s < cols / 32; s += kSlices) {",
+        Q4_K,
+        MATRICES,
+        "products and Q4_K",
+    ),
+    Mutation(
+        "a block's sum is read before all have added",
+        "rows.cu",
+        "partial[threadIdx.x / kWarp] = v;\n  __syncthreads();",
+        "partial[threadIdx.x / kWarp] = v;",
+        ("rows",),
+        ROWS,
+        "rms",
+    ),
+    Mutation(
+        "threads leave before a shuffle",
+        "rows.cu",
+        "  float v[8] = {};\n  int largest",
+        "  if (!is_inside) return;\n  float v[8] = {};\n  int largest",
+        ("rows",),
+        MATRICES,
+        "whole_slices",
+    ),
+    Mutation(
+        "a counter is not atomic",
+        "experts.cu",
+        "sorted[atomicAdd(&cursor[ids[p]], 1)] = p;",
+        "sorted[cursor[ids[p]]] = p, cursor[ids[p]] += 1;",
+        ("rows", "experts", "weights_f32"),
+        EXPERTS,
+        "grouped and F32 and ascending",
+        "thread",
+    ),
+    # memory
+    Mutation(
+        "rows past the end are read",
+        "weights.cu",
+        "min(first + r, rows - 1)",
+        "(first + r)",
+        F16,
+        MATRICES,
+        PRODUCTS + "F16 and not BF16",
+        "address",
+    ),
+    Mutation(
+        "sums are written past their array",
+        "attention.cu",
+        "    if (side < sides)\n#pragma",
+        "#pragma",
+        ("attention_f16",),
+        ATTENTION,
+        "decode and ascending and F16",
+        "address",
+    ),
+)
+
+
+def survives(mutation: Mutation, folder: Path) -> str:
+    """Plants the fault; returns what the tests printed if they passed all the same, else "". A fault that does not
+    build, or tests that do not run, raise."""
+    cuda, host = folder / "cuda", HOST
+    shutil.copytree(source.FOLDER, cuda, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    text = (cuda / mutation.file).read_text()
+    if text.count(mutation.old) != 1:
+        raise AssertionError(f"{mutation.name}: the source to change is there {text.count(mutation.old)} times")
+    (cuda / mutation.file).write_text(text.replace(mutation.old, mutation.new))
+    library = build_library(folder / "build", mutation.units, cuda, host, mutation.sanitizer)
+    if mutation.sanitizer:
+        result = run(mutation.sanitizer, library, ["-k", mutation.selection], (mutation.test,))
+    else:
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", f"--cuda-library={library}"]
+        command += ["-k", mutation.selection, str(TESTS / mutation.test)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode in (2, 3, 4, 5):
+        raise AssertionError(f"{mutation.name}: the tests did not run\n{result.stdout}{result.stderr}")
+    if "undefined symbol" in result.stdout + result.stderr:
+        raise AssertionError(f"{mutation.name}: its units are not all that the tests need\n{result.stdout}")
+    return result.stdout if result.returncode == 0 else ""
