@@ -14,15 +14,18 @@ from engine.placement.items import Device as Side
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
+from engine.placement.simulator import simulate
 from engine.runtime.devices.open import emulated_machine
 from engine.runtime.executor import LARGEST_MICRO_BATCH
 from engine.runtime.hybrid import HybridExecutor
 from engine.runtime.loaded import LoadedModel
 from engine.runtime.migration import MigrationStep, migrate
+from engine.runtime.pace import Pace, corrected
 from engine.runtime.placement import Placement
 from engine.telemetry.residency import BankResidency, ItemResidency, ResidencySnapshot
 
 _MEASURED_STEPS = 5  # decode steps before their speed is told
+_SIMULATED_TOKENS = 4
 
 
 class BudgetControl:
@@ -37,6 +40,8 @@ class BudgetControl:
         self._migration: Iterator[MigrationStep] | None = None
         self._goal = (0, self._plan, 0.0)  # of the migration under way: budget, plan, when it was asked for
         self._next: tuple[int, float] | None = None  # the budget asked for meanwhile
+        self._pace = self._pace_of(self._plan, 0.0)
+        self.replans = 0
 
     @classmethod
     def of(cls, model: LoadedModel, shape: ModelShape, emit: Callable[[Event], None]) -> BudgetControl:
@@ -61,7 +66,9 @@ class BudgetControl:
         self._next = gpu_bytes, time.perf_counter()
 
     def advance(self) -> None:
-        """One migration step. Tells of progress, and of the end."""
+        """One migration step. Tells of progress, and of the end. Plans anew where steps are not as fast as planned."""
+        if not self.is_busy:
+            self._watch()
         try:
             if self._migration is None and self._next is not None:
                 self._begin(*self._next)
@@ -77,6 +84,28 @@ class BudgetControl:
         while self.is_busy:
             self.advance()
 
+    def _watch(self) -> None:
+        factors = self._pace.correction(self.executor.times)
+        if factors is None:
+            return
+        began = time.perf_counter()
+        old, budget = self.planner, self.executor.device.memory.limit
+        self.planner = Planner(old.shape, corrected(old.hardware, factors), old.work, old.mode, old.times.heat)
+        self.planner.overhead = old.overhead
+        plan = self.planner.plan(Budget(budget))
+        self.replans += 1
+        self._pace = self._pace_of(plan, time.perf_counter() - began)
+        self.executor.times.clear()
+        if Placement.of(plan) != Placement.of(self._plan):
+            self._next = budget, began
+        self._plan = plan if self._next is None else self._plan
+
+    def _pace_of(self, plan: PlacementPlan, planning_seconds: float) -> Pace:
+        simulation = simulate(plan, self.planner.times, _SIMULATED_TOKENS)
+        seconds = simulation.decode.seconds / _SIMULATED_TOKENS
+        lanes = {lane: share * seconds for lane, share in simulation.utilisation().items() if lane != "link"}
+        return Pace(seconds, lanes, planning_seconds)
+
     def _begin(self, gpu_bytes: int, asked: float) -> None:
         """Preflight: a plan that fits, or an error with nothing changed."""
         self._next, self._goal = None, (gpu_bytes, self._plan, asked)
@@ -91,6 +120,7 @@ class BudgetControl:
             self.emit(MigrationProgress(budget, step.done_bytes, step.total_bytes))
             return
         self._migration, self._plan = None, plan
+        self._pace = self._pace_of(plan, self._pace.planning_seconds)
         self.executor.times.clear()
         self.emit(PlacementChanged(self.snapshot(), time.perf_counter() - asked))
 

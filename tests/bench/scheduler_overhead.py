@@ -1,4 +1,4 @@
-"""What scheduling costs per decode step on the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 used, on two devices.
+"""What scheduling costs per decode step on the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 used, two devices.
 
     python -m tests.bench.scheduler_overhead
 
@@ -37,7 +37,7 @@ SLOTS = 40
 
 
 class IdleProgram:
-    """Has a native program's face and does nothing: values stay as the last real run left them, and routes are drawn once."""
+    """Has a native program's face and does nothing: values stay as the last real run left them."""
 
     def __init__(self, native: Any) -> None:
         self._native = native

@@ -1,4 +1,4 @@
-"""CPU, GPU and link work at the same time: step times on a virtual clock, from the executor's own streams and events."""
+"""CPU, GPU and link work at the same time: steps on a virtual clock, from the executor's own streams and events."""
 
 from __future__ import annotations
 

@@ -1,0 +1,90 @@
+"""Steps that are not as fast as planned: noticed after five tokens, corrected once, then left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.budget_control import BudgetControl
+from engine.gguf import GGUFFile
+from engine.placement.costs import Workload
+from engine.placement.planner import Planner
+from engine.placement.shape import ModelShape
+from engine.runtime.devices import VirtualClock
+from engine.runtime.devices.open import emulated_machine
+from engine.runtime.hybrid import StepTime
+from engine.runtime.pace import Pace, corrected
+from engine.runtime.rates import Rates
+from engine.runtime.schedule import SegmentWork
+from tests.support.hybrid_model import HybridModel
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+
+
+def steps(count: int, seconds: float, cpu: float = 0.5, gpu: float = 0.5, tokens: int = 1) -> list[StepTime]:
+    return [StepTime(tokens, seconds, {"CPU": cpu * seconds, "GPU": gpu * seconds})] * count
+
+
+def test_a_plan_that_holds_is_left_alone() -> None:
+    pace = Pace(0.010, {"CPU": 0.005, "GPU": 0.005})
+    assert pace.correction(steps(50, 0.0112)) is None
+    assert pace.correction(steps(4, 0.030)) is None, "four tokens prove nothing"
+    assert pace.correction(steps(50, 0.030, tokens=128)) is None, "nor do prompts"
+
+
+def test_each_lane_is_corrected_by_its_own_factor() -> None:
+    pace = Pace(0.010, {"CPU": 0.004, "GPU": 0.005})
+    assert pace.correction(steps(5, 0.020, cpu=0.8, gpu=0.25)) == pytest.approx({"CPU": 4.0, "GPU": 1.0})
+
+
+def test_planning_takes_little_of_the_time() -> None:
+    pace = Pace(0.010, {"CPU": 0.005}, planning_seconds=0.050)
+    assert pace.correction(steps(60, 0.030)) is None
+    assert pace.correction(steps(100, 0.030)) is not None
+
+
+def test_a_corrected_machine_predicts_what_was_measured(starter_model: Path) -> None:
+    with GGUFFile.open(starter_model) as gguf:
+        shape = ModelShape.from_gguf(gguf)
+    machine, work = emulated_machine(), Workload(context=256, depth=64)
+    fast, slow = (Planner(shape, m, work) for m in (machine, corrected(machine, {"CPU": 3.0})))
+    assert slow.choose(0).seconds == pytest.approx(3 * fast.choose(0).seconds, rel=0.01)
+
+
+def test_a_busy_processor_makes_a_new_plan(tiny_models: Write) -> None:
+    """Rates as planned, then a processor that is five times slower: one or two plans later all is quiet again."""
+    path, slowness = tiny_models(TinyModel("llama", layers=4)), [1.0]
+    machine = emulated_machine()
+    assert machine.gpu is not None
+    rates = Rates(machine.cpu.bandwidth, machine.gpu.bandwidth, machine.cpu.op_seconds)
+
+    def costs(work: SegmentWork) -> float:
+        return rates.seconds(work) * (1.0 if work.side.on_device else slowness[0])
+
+    model = HybridModel(path, clock=VirtualClock(), costs=costs)
+    with GGUFFile.open(path) as gguf:
+        planner = Planner(ModelShape.from_gguf(gguf), machine, Workload(context=256, prompt=64, depth=16))
+    control = BudgetControl(model.executor, planner, lambda event: None)
+    control.planner.overhead = model.executor.overhead_bytes
+    control.set_budget(control.planner.overhead + 4_000_000)
+    control.finish()
+    assert model.executor.schedule is not None, "something is on the device"
+
+    def decode(count: int) -> int:
+        before = control.replans
+        for _ in range(count):
+            control.advance()
+            model.extend(state, [7])
+        return control.replans - before
+
+    state = model.new_state()
+    decode(40)
+    assert decode(20) == 0
+    slowness[0] = 5.0
+    assert 1 <= decode(80) <= 3
+    assert decode(40) == 0
+    state.release()
+    model.close()
