@@ -9,10 +9,10 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.attachments import prompt_text
 from app.chat.conversations import Conversations
 from app.chat.generation import Generation
 from app.chat.parameters.table import answering
+from app.chat.prompting import can_continue, prompt_messages
 from app.engine_client import Arrival, EngineClient
 from app.model_controller import ModelController
 from app.store.records import Message, Status, new_id
@@ -33,7 +33,6 @@ from engine.messages import (
     PrefillProgress,
     TokenEvent,
 )
-from engine.text.reasoning import split_reasoning
 
 
 class ChatSession(QObject):
@@ -391,26 +390,6 @@ class ChatSession(QObject):
             if generation.message.conversation_id == conversation_id:
                 return generation
         return None
-
-
-def can_continue(tree: ConversationTree, message_id: str) -> bool:
-    """Whether a message is the path's last answer, has text, and did not end by itself."""
-    last = tree.last()
-    if last is None or last.id != message_id or last.role != "assistant" or not last.content:
-        return False
-    ended_itself = last.details.get("reason") == FinishReason.STOP.value and last.status is Status.COMPLETE
-    return last.status is not Status.STREAMING and not ended_itself
-
-
-def prompt_messages(path: Iterable[Message]) -> Iterable[ChatMessage]:
-    """What the model is told of a path: neither answers that never began nor what it thought before."""
-    for message in path:
-        if message.role == "assistant" and not message.content:
-            continue
-        content = split_reasoning(message.content).answer if message.role == "assistant" else message.content
-        if attachments := message.details.get("attachments"):
-            content = prompt_text(attachments, content)
-        yield ChatMessage(message.role, content)  # type: ignore[arg-type]
 
 
 def _copy(message: Message) -> Message:

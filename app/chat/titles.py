@@ -7,7 +7,8 @@ import re
 from PySide6.QtCore import QObject, QTimer
 
 from app.chat.conversations import TITLE_LENGTH, Conversations
-from app.chat.session import ChatSession, prompt_messages
+from app.chat.prompting import prompt_messages
+from app.chat.session import ChatSession
 from app.engine_client import Arrival, EngineClient
 from app.model_controller import ModelController
 from app.settings.values import Settings

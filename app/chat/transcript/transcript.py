@@ -11,7 +11,6 @@ from collections.abc import Callable
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
-    QGuiApplication,
     QKeyEvent,
     QKeySequence,
     QMouseEvent,
@@ -19,16 +18,16 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from app.chat.generation import Generation
 from app.chat.markdown.formulas import Formulas, Run
-from app.chat.transcript.block_view import BlockView
 from app.chat.transcript.geometry import Anchor, Column
 from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.message_view import MessageView
 from app.chat.transcript.overlay import Overlay
-from app.chat.transcript.selection import Selection, TextPlace
+from app.chat.transcript.selecting import Selecting
+from app.chat.transcript.selection import Selection
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN, TranscriptStyle
 from app.store.records import Message
 from app.theme.theme import Theme
@@ -39,7 +38,6 @@ GROW_INTERVAL_MS = 33
 AHEAD = 300  # pixels above and below the screen that are laid out too
 FEEDS_PER_LAYOUT = 8  # slices of a very long message between two looks at the screen
 RELEASE_DISTANCE = 6000  # pixels from the screen at which layouts are given back
-COPY_LAYOUT_LIMIT = 400  # blocks of a selection that are laid out to be copied; more: their source is taken
 
 
 class Transcript(QAbstractScrollArea):
@@ -66,19 +64,16 @@ class Transcript(QAbstractScrollArea):
         self._by_id: dict[str, MessageView] = {}
         self._column = Column()
         self._active: set[int] = set()  # messages whose blocks may be laid out
-        self._selection = Selection()
         self._overlay = Overlay(self, theme)
         self.can_continue: Callable[[Message], bool] = lambda _message: False
         self.versions: Callable[[Message], tuple[int, int]] = lambda _message: (1, 1)
         self._stick = True
         self._moving = False  # the scroll bar is set by us, not by the reader
-        self._pressed_link = ""
-        self._dragging = False
         self._grow_timer = _timer(self, GROW_INTERVAL_MS, self._grow_now)
         self._growing: set[str] = set()
         self._feeds = 0
         self._feed_timer = _timer(self, 0, self._feed_on)
-        self._drag_timer = _timer(self, 40, self._drag_on, single=False)
+        self.selecting = Selecting(self)
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
         theme.changed.connect(self._theme_changed)
 
@@ -96,12 +91,12 @@ class Transcript(QAbstractScrollArea):
         """Show another path. `keep_place`: messages shown before keep their blocks, and the reader the place."""
         value = self.verticalScrollBar().value()
         old = self._by_id if keep_place else {}
-        width = self._column_width()
+        width = self.column_width()
         self._messages = [old.get(m.id) or MessageView(m, self._style, width) for m in messages]
         self._by_id = {view.message.id: view for view in self._messages}
         self._growing &= self._by_id.keys()
         self._active = {index for index, view in enumerate(self._messages) if view.is_built}
-        self._selection.clear()
+        self.selection.clear()
         self._overlay.forget_all()
         self._column.set_items(self._messages)
         if not keep_place:
@@ -113,7 +108,7 @@ class Transcript(QAbstractScrollArea):
 
     def append(self, message: Message) -> None:
         """A new message at the end. The reader's own one brings the view to the bottom."""
-        view = MessageView(message, self._style, self._column_width())
+        view = MessageView(message, self._style, self.column_width())
         self._messages.append(view)
         self._by_id[message.id] = view
         self._column.set_items(self._messages)
@@ -143,7 +138,7 @@ class Transcript(QAbstractScrollArea):
         """The content of a message is another one."""
         if (view := self._by_id.get(message.id)) is not None:
             view.replace()
-            self._selection.clear()
+            self.selection.clear()
             self._overlay.forget(message.id)
             self._column.update()
             self._layout_visible()
@@ -182,10 +177,14 @@ class Transcript(QAbstractScrollArea):
 
     # --- geometry ---
 
-    def column_left(self) -> float:
-        return (self.viewport().width() - self._column_width()) / 2
+    def heights_changed(self) -> None:
+        """Blocks were laid out that are not on screen."""
+        self._column.update()
 
-    def _column_width(self) -> float:
+    def column_left(self) -> float:
+        return (self.viewport().width() - self.column_width()) / 2
+
+    def column_width(self) -> float:
         return float(max(160, min(COLUMN_WIDTH, self.viewport().width() - 2 * SIDE_MARGIN)))
 
     def visible_messages(self) -> list[tuple[int, MessageView, float]]:
@@ -226,7 +225,7 @@ class Transcript(QAbstractScrollArea):
         """Build and lay out around the screen; whether any height changed."""
         top = self.verticalScrollBar().value() - AHEAD
         bottom = top + self.viewport().height() + 2 * AHEAD
-        width = self._column_width()
+        width = self.column_width()
         changed = False
         for index in range(self._column.index_at(top), len(self._messages)):
             message_top = self._column.tops[index]
@@ -352,7 +351,7 @@ class Transcript(QAbstractScrollArea):
     def _theme_changed(self) -> None:
         self._style = TranscriptStyle.of(self._theme, self._formulas)
         for view in self._messages:
-            view.set_style(self._style, self._column_width())
+            view.set_style(self._style, self.column_width())
         self._column.update()
         self._layout_visible()
 
@@ -369,7 +368,7 @@ class Transcript(QAbstractScrollArea):
         if event.oldSize().width() != event.size().width():
             anchor = self._anchor() if self._messages and self._column.tops else None
             for view in self._messages:
-                view.set_width(self._column_width())
+                view.set_width(self.column_width())
             self._column.update()
             self._set_range()
             if anchor is not None and not self._stick:
@@ -388,164 +387,55 @@ class Transcript(QAbstractScrollArea):
                 y = top + block_top
                 if y > clip.bottom():
                     break
-                span = self._selection.span(index, number, block.length)
+                span = self.selection.span(index, number, block.length)
                 block.paint(painter, QPointF(left, y), clip, span)
         painter.end()
 
-    # --- selecting and links ---
+    # --- selecting and links: what the pointer and the keys do is decided by Selecting ---
 
-    def _hit(self, point: QPointF) -> tuple[TextPlace, BlockView, QPointF] | None:
-        """The block at (or nearest to) a point, and the point inside it."""
-        found: tuple[TextPlace, BlockView, QPointF] | None = None
-        left = self.column_left()
-        for index, message, top in self.visible_messages():
-            if not message.is_built:
-                continue
-            for number, block, block_top in message.blocks_from(point.y() - top):
-                y = top + block_top
-                if found is not None and y > point.y():
-                    return found
-                inside = QPointF(point.x() - left, min(point.y() - y, block.height - 1))
-                found = (TextPlace(index, number, block.position_at(inside)), block, inside)
-        return found
-
-    def _link_at(self, point: QPointF) -> str:
-        hit = self._hit(point)
-        return hit[1].link_at(hit[2]) if hit is not None else ""
+    @property
+    def selection(self) -> Selection:
+        return self.selecting.selection
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() is not Qt.MouseButton.LeftButton:
-            return
-        self._pressed_link = self._link_at(event.position())
-        hit = self._hit(event.position())
-        if hit is not None:
-            extend = event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self._selection.anchor is not None
-            anchor = self._selection.anchor if extend else hit[0]
-            assert anchor is not None
-            self._selection.set(anchor, hit[0])
-            self._dragging = True
-        self.viewport().update()
+        if event.button() is Qt.MouseButton.LeftButton:
+            self.selecting.press(event)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if self._dragging:
-            self._drag_to(event.position())
-            outside = not self.viewport().rect().contains(event.position().toPoint())
-            if outside and not self._drag_timer.isActive():
-                self._drag_timer.start()
-            elif not outside:
-                self._drag_timer.stop()
-            return
-        hand = bool(self._link_at(event.position()))
-        inside = abs(event.position().x() - self.viewport().width() / 2) < self._column_width() / 2
-        shape = Qt.CursorShape.PointingHandCursor if hand else Qt.CursorShape.IBeamCursor
-        self.viewport().setCursor(shape if inside or hand else Qt.CursorShape.ArrowCursor)
+        self.selecting.move(event.position())
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        self._dragging = False
-        self._drag_timer.stop()
-        if self._pressed_link and self._selection.is_empty:
-            self.link_activated.emit(self._pressed_link)
-        self._pressed_link = ""
+        if link := self.selecting.release():
+            self.link_activated.emit(link)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        hit = self._hit(event.position())
-        if hit is not None:
-            place, block, _ = hit
-            word = block.word_at(place.position)
-            self._selection.set(
-                TextPlace(place.message, place.block, word.start), TextPlace(place.message, place.block, word.end)
-            )
-            self.viewport().update()
-
-    def _drag_to(self, point: QPointF) -> None:
-        hit = self._hit(point)
-        if hit is not None and self._selection.anchor is not None:
-            self._selection.set(self._selection.anchor, hit[0])
-            self.viewport().update()
-
-    def _drag_on(self) -> None:
-        """The pointer is held outside: scroll, and select on."""
-        point = self.viewport().mapFromGlobal(self.cursor().pos())
-        height = self.viewport().height()
-        step = point.y() if point.y() < 0 else max(0, point.y() - height)
-        bar = self.verticalScrollBar()
-        bar.setValue(bar.value() + max(-60, min(60, step)))
-        self._drag_to(QPointF(point.x(), max(0, min(height - 1, point.y()))))
-
-    def select_all(self) -> None:
-        if not self._messages:
-            return
-        last = self._messages[-1]
-        last.build()
-        end = TextPlace(len(self._messages) - 1, max(0, len(last.views) - 1), 1 << 30)
-        self._selection.set(TextPlace(0, 0, 0), end)
-        self.viewport().update()
-
-    def selected_text(self) -> str:
-        """Selected text as it is read; of a very long selection, its Markdown."""
-        bounds = self._selection.bounds
-        if bounds is None:
-            return ""
-        first, last = bounds
-        width = self._column_width()
-        pieces: list[tuple[str, str]] = []  # what stands before, text
-        laid_out = 0
-        for index in range(first.message, min(last.message, len(self._messages) - 1) + 1):
-            message = self._messages[index]
-            if not message.is_built and laid_out > COPY_LAYOUT_LIMIT:
-                pieces.append(("\n\n", message.message.content))
-                continue
-            message.build()
-            for number, block in enumerate(message.views):
-                if not block.is_laid_out and laid_out <= COPY_LAYOUT_LIMIT:
-                    block.layout(width)
-                    laid_out += 1
-                if block.is_laid_out:
-                    span = self._selection.span(index, number, block.length)
-                    if span is not None:
-                        pieces.append((block.break_before, block.text(span)))
-                elif (first.message, first.block) <= (index, number) <= (last.message, last.block):
-                    pieces.append((block.break_before, block.source))
-        self._column.update()
-        return "".join(("" if number == 0 else gap) + text for number, (gap, text) in enumerate(pieces))
-
-    def copy_selection(self) -> None:
-        if text := self.selected_text():
-            QGuiApplication.clipboard().setText(text)
+        self.selecting.select_word(event.position())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        bar = self.verticalScrollBar()
         if event.matches(QKeySequence.StandardKey.Copy):
-            self.copy_selection()
+            self.selecting.copy()
         elif event.matches(QKeySequence.StandardKey.SelectAll):
-            self.select_all()
+            self.selecting.select_all()
         elif event.key() == Qt.Key.Key_Home:
-            bar.setValue(0)
+            self.verticalScrollBar().setValue(0)
         elif event.key() == Qt.Key.Key_End:
             self.scroll_to_bottom()
         else:
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        menu = QMenu(self)
-        copy = menu.addAction(tr("Copy"), self.copy_selection)
-        copy.setEnabled(not self._selection.is_empty)
-        menu.addAction(tr("Select all"), self.select_all)
-        if link := self._link_at(QPointF(self.viewport().mapFromGlobal(event.globalPos()))):
-            menu.addSeparator()
-            menu.addAction(tr("Copy link"), lambda: QGuiApplication.clipboard().setText(link))
-        menu.popup(event.globalPos())
+        self.selecting.menu_at(event.globalPos()).popup(event.globalPos())
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
             point = QPoint(event.pos())  # type: ignore[attr-defined]
-            self.viewport().setToolTip(self._link_at(QPointF(point)))
+            self.viewport().setToolTip(self.selecting.link_at(QPointF(point)))
         return super().viewportEvent(event)
 
 
-def _timer(parent: Transcript, milliseconds: int, run: object, *, single: bool = True) -> QTimer:
+def _timer(parent: Transcript, milliseconds: int, run: object) -> QTimer:
     timer = QTimer(parent)
-    timer.setSingleShot(single)
+    timer.setSingleShot(True)
     timer.setInterval(milliseconds)
     timer.timeout.connect(run)
     return timer

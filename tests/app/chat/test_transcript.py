@@ -150,20 +150,20 @@ def test_only_the_open_block_is_laid_out_again(transcript, qtbot):
 def test_selection_survives_tokens_that_come_in(transcript, qtbot):
     answer = Message("s", "c", None, "assistant", "The first block.\n\nSecond ", status=Status.STREAMING)
     transcript.set_messages([message(0, "Question"), answer])
-    transcript._selection.set(TextPlace(1, 0, 4), TextPlace(1, 0, 9))
-    assert transcript.selected_text() == "first"
+    transcript.selection.set(TextPlace(1, 0, 4), TextPlace(1, 0, 9))
+    assert transcript.selecting.selected_text() == "first"
     answer.content += "grows " * 30
     transcript.grow(answer)
     qtbot.waitUntil(lambda: "grows" in transcript.message_views[1].views[1].source)
-    assert transcript.selected_text() == "first"
-    transcript.copy_selection()
+    assert transcript.selecting.selected_text() == "first"
+    transcript.selecting.copy()
     assert QGuiApplication.clipboard().text() == "first"
 
 
 def test_select_all_takes_every_message(transcript):
     transcript.set_messages([message(0, "Question"), message(1, "An *answer*\n\n```\ncode\n```")])
-    transcript.select_all()
-    assert transcript.selected_text() == "Question\n\nAn answer\n\ncode"
+    transcript.selecting.select_all()
+    assert transcript.selecting.selected_text() == "Question\n\nAn answer\n\ncode"
 
 
 def test_selecting_with_the_mouse_across_messages(transcript, qtbot):
@@ -175,14 +175,14 @@ def test_selecting_with_the_mouse_across_messages(transcript, qtbot):
     qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=start)
     qtbot.mouseMove(viewport, end)
     qtbot.mouseRelease(viewport, Qt.MouseButton.LeftButton, pos=end)
-    assert transcript.selected_text() == "Question\n\nAnswer"
+    assert transcript.selecting.selected_text() == "Question\n\nAnswer"
 
 
 def test_double_click_selects_a_word(transcript, qtbot):
     transcript.set_messages([message(1, "wonderful words here", "assistant")])
     at = QPoint(round(transcript.column_left()) + 12, 36)
     qtbot.mouseDClick(transcript.viewport(), Qt.MouseButton.LeftButton, pos=at)
-    assert transcript.selected_text() == "wonderful"
+    assert transcript.selecting.selected_text() == "wonderful"
 
 
 def test_the_code_button_copies_all_pieces(transcript, qtbot):
