@@ -24,6 +24,7 @@ from app.placement.placement_controller import PlacementController
 from app.problems import Problem, Problems
 from app.settings.values import Settings
 from app.store.store_thread import StoreThread
+from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
 from app.translation import install_language, tr
 from engine.messages import EngineStopped, Notice
@@ -60,7 +61,8 @@ class AppContext(QObject):
         self.library = LibraryController(
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
-        self.placement = PlacementController(self.models, self.settings, folder, self.background, self)
+        self.placement = PlacementController(self.client, self.models, self.settings, folder, self.background, self)
+        self.telemetry = TelemetryFeed(self.main_thread, self)
         self.presets = Presets(folder.presets)
         self.titles = Titles(self.client, self.session, self.conversations, self.models, self.settings)
         self.window = MainWindow(
@@ -71,6 +73,7 @@ class AppContext(QObject):
             self.models,
             self.library,
             self.placement,
+            self.telemetry,
             self.problems,
             ConversationSearch(self.store, self.conversations, self),
             self.background,
@@ -92,6 +95,7 @@ class AppContext(QObject):
         self.conversations.load()
         self.client.start()
         self.models.start()
+        self.telemetry.start()
         self.background.run_in_background(_warm_up)
         for problem in (*self.settings.problems, *filter(None, [self.presets.problem])):
             self.problems.show(Problem("settings", problem, serious=False))
@@ -106,6 +110,7 @@ class AppContext(QObject):
         self._closed = True
         self.crash_handler.on_exception = None
         self.library.close()
+        self.telemetry.close()
         self.client.close()
         if self._started:
             self.store.close()
@@ -121,6 +126,8 @@ class AppContext(QObject):
                 self.problems.show(Problem("notice", event.text, remedy=event.remedy, serious=False))
             elif isinstance(event, EngineStopped) and event.error is not None:
                 self.problems.show(Problem.from_info("engine", event.error))
+        self.telemetry.handle_all(arrivals)
+        self.placement.handle_all(arrivals)
         self.titles.handle_all(arrivals)
         self.session.handle_all(arrivals)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QByteArray, Qt, QUrl, Signal
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QKeySequence, QPaintEvent, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QMainWindow, QSplitter, QStackedWidget, QWidget
+from PySide6.QtWidgets import QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.background import Background
 from app.chat.chat_page import ChatPage
@@ -28,6 +28,8 @@ from app.settings.values import Settings
 from app.shortcuts_dialog import ShortcutsDialog
 from app.sidebar import Sidebar
 from app.store.records import Conversation, Message, Status
+from app.telemetry.status_line import StatusLine
+from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
 from app.toast import Toast
 from app.translation import tr
@@ -50,6 +52,7 @@ class MainWindow(QMainWindow):
         models: ModelController,
         library: LibraryController,
         placement: PlacementController,
+        telemetry: TelemetryFeed,
         problems: Problems,
         search: ConversationSearch,
         background: Background,
@@ -66,6 +69,7 @@ class MainWindow(QMainWindow):
         self._theme = theme
         self._library = library
         self._placement = placement
+        self._telemetry = telemetry
         self._progress = ""
         self._search = search
         self._actions = ConversationActions(self, conversations, background, problems)
@@ -85,7 +89,15 @@ class MainWindow(QMainWindow):
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setCollapsible(1, False)
         self.sidebar.setMinimumWidth(SIDEBAR_MINIMUM)
-        self.setCentralWidget(self.splitter)
+        self.status = StatusLine(telemetry, models, self)
+        self.status.clicked.connect(lambda: self.show_page("memory"))
+        whole = QWidget(self)
+        rows = QVBoxLayout(whole)
+        rows.setContentsMargins(0, 0, 0, 0)
+        rows.setSpacing(0)
+        rows.addWidget(self.splitter, 1)
+        rows.addWidget(self.status)
+        self.setCentralWidget(whole)
         self.toast = Toast(self)
         self.add_page("chat", tr("Chat"), "chat", lambda: self.chat_page)
         self.add_page("library", tr("Library"), "library", self._make_library)
@@ -125,7 +137,7 @@ class MainWindow(QMainWindow):
     def _make_memory(self) -> QWidget:
         from app.placement.placement_page import PlacementPage
 
-        return PlacementPage(self._theme, self._placement, self._models)
+        return PlacementPage(self._theme, self._placement, self._models, self._telemetry)
 
     def _connect(self) -> None:
         conversations, session, sidebar = self._conversations, self._session, self.sidebar

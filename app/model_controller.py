@@ -27,6 +27,7 @@ from engine.messages import (
 )
 
 PROBLEM = "model"
+MiB = 1 << 20
 
 
 class ModelController(QObject):
@@ -88,6 +89,8 @@ class ModelController(QObject):
             context_length=settings["context_length"] or None,
             threads=settings["threads"] or None,
             engine=settings["engine"],
+            device=settings["device"],
+            gpu_budget=settings["gpu_budget"] * MiB or None,
         )
         self.loading_path, self.loading_fraction, self.loading_stage = str(path), 0.0, ""
         self._problems.clear(PROBLEM)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QHBoxLayout, QLabel, QPush
 from app.placement.budget_slider import BudgetSlider
 from app.placement.figures import Figure
 from app.placement.placement_controller import Answer
-from app.placement.words import NOT_KNOWN, gib, percent, speed
+from app.placement.words import gib, not_known, percent, speed
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -67,6 +67,8 @@ class BudgetCard(QFrame):
         )
         self.no_gpu.setObjectName("settingHelp")
         self.no_gpu.setWordWrap(True)
+        for field in (self.field, self.context, self.ram):
+            field.lineEdit().setTextMargins(6, 0, 0, 0)
         self._settle = QTimer(self)
         self._settle.setSingleShot(True)
         self._settle.setInterval(SETTLE)
@@ -194,7 +196,7 @@ class BudgetCard(QFrame):
         self.prefill.show_number(speed(plan.predicted.prefill), "tok/s", tr("predicted"))
         rate = plan.predicted.hit_rate
         note = tr("of expert uses found on the GPU") if rate is not None else tr("a model without experts")
-        self.hits.show_number(percent(rate) if rate is not None else NOT_KNOWN, "", note)
+        self.hits.show_number(percent(rate) if rate is not None else not_known(), "", note)
 
     def show_measured(self, decode: float, prefill: float, depth: int) -> None:
         """What the last answer really ran at, beside what is predicted."""

@@ -54,12 +54,22 @@ class Outlook:
 
 
 class Forecast:
-    """`taken`: GPU memory that other programs hold."""
+    """`taken`: GPU memory that other programs hold. `overhead`: what the running device needs besides weights and
+    caches; None: an estimate."""
 
     def __init__(
-        self, shape: ModelShape, hardware: HardwareProfile, work: Workload, *, ram: int | None = None, taken: int = 0
+        self,
+        shape: ModelShape,
+        hardware: HardwareProfile,
+        work: Workload,
+        *,
+        ram: int | None = None,
+        taken: int = 0,
+        overhead: int | None = None,
     ) -> None:
         self.planner = Planner(shape, hardware, work)
+        if overhead is not None:
+            self.planner.overhead = overhead
         self._ram = ram
         self._safe = recommended_budget(hardware, taken).gpu_bytes
         limit = ram_limit(Budget(0, ram), hardware)

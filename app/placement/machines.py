@@ -7,9 +7,13 @@ from pathlib import Path
 
 import psutil
 
+from engine.placement.budget import MiB, headroom_bytes
+from engine.placement.costs import Workload
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.hardware.store import cpu_name, known_machine
+from engine.placement.shape import ModelShape
+from engine.runtime.devices.open import emulated_machine
 from engine.runtime.threads import default_threads
 
 THIS_MACHINE = ""  # the choice that stands for the GPU that is really there, or none
@@ -17,11 +21,13 @@ THIS_MACHINE = ""  # the choice that stands for the GPU that is really there, or
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`simulated`: its GPU is not the one in this machine. `measured`: the processor's rates were measured here."""
+    """`simulated`: its GPU is not the one in this machine. `measured`: the processor's rates were measured here.
+    `emulated`: a model really runs on it, and the processor plays its GPU."""
 
     profile: HardwareProfile
     simulated: bool
     measured: bool
+    emulated: bool = False
 
 
 def own_profile(folder: Path) -> tuple[HardwareProfile, bool]:
@@ -46,6 +52,16 @@ def machine_for(choice: str, own: HardwareProfile, *, measured: bool) -> Machine
         notes=(),
     )
     return Machine(profile, simulated=True, measured=measured)
+
+
+def emulated(shape: ModelShape, work: Workload, overhead: int) -> Machine:
+    """The machine of the emulated device, with a card on which the whole model finds room."""
+    profile = emulated_machine()
+    assert profile.gpu is not None
+    whole = shape.weight_bytes + shape.state_bytes(work.context, work.value_bytes) + overhead
+    card = -(-(whole * 9 // 8 + headroom_bytes(profile)) // (64 * MiB)) * 64 * MiB
+    gpu = replace(profile.gpu, memory_bytes=card)
+    return Machine(replace(profile, gpu=gpu), simulated=False, measured=False, emulated=True)
 
 
 def _similar_cpu() -> catalogue.CatalogueCPU:

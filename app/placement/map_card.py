@@ -148,8 +148,8 @@ class MapCard(QFrame):
 
     def show_hint(self, words: str) -> None:
         """What stands below while no cell is under the pointer."""
-        self.hint = words
-        self.facts.setText(words)
+        self.hint = words or tr("Point at a cell, or move with the arrow keys: what it is, and why it is there.")
+        self.facts.setText(self.hint)
 
     def describe(self, cell: Cell) -> str:
         place = PLACE_WORDS.get(int(self._places[cell.row, cell.column]), "") if self._places is not None else ""

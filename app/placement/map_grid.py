@@ -111,7 +111,8 @@ def _tensor_widths(cells: MapCells, room: int, scale: float, zoom: float) -> tup
     """Beside experts all alike; alone they share the room, large tensors taking more of it."""
     count = cells.tensor_columns
     if cells.experts:
-        spare = room % cells.experts // count  # pixels that whole experts cannot use
+        has_lines = _gap(room // cells.experts, scale) > 0
+        spare = room % cells.experts // count if has_lines else 0  # pixels that whole experts cannot use
         each = max(3, round(TENSOR_WIDTH * scale * zoom) + min(spare, round(MOST_WIDER * scale)))
         return [each] * count, _gap(each, scale)
     roots = np.sqrt([cells.bytes_of_part(part) for part in range(count)])

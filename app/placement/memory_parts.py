@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from engine.placement.plan import MemoryUse, PlacementPlan
+from engine.telemetry.snapshot import TelemetrySnapshot
 
 
 class Purpose(Enum):
@@ -13,8 +14,8 @@ class Purpose(Enum):
     EXPERTS = "experts"
     STATE = "KV cache"
     SCRATCH = "scratch"
-    APP = "app"
-    CACHE = "page cache"
+    APP = "held by Tessera"
+    CACHE = "page cache of the model"
     FREE = "free in budget"
     OTHER = "other programs"
 
@@ -53,3 +54,13 @@ def gpu_bar(plan: PlacementPlan, card: int, taken: int, now: tuple[Part, ...] = 
 
 def ram_bar(plan: PlacementPlan, ram: int, taken: int, now: tuple[Part, ...] = ()) -> Bar:
     return Bar(ram, planned_parts(plan.ram, taken=taken), now)
+
+
+def held_parts(snapshot: TelemetrySnapshot) -> tuple[Part, ...]:
+    """RAM that is ours: what stays, and page cache of the model's file, which the system may take back."""
+    parts = (
+        Part(Purpose.APP, snapshot.held),
+        Part(Purpose.CACHE, snapshot.mapped),
+        Part(Purpose.OTHER, snapshot.others),
+    )
+    return tuple(part for part in parts if part.bytes)

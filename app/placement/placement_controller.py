@@ -9,10 +9,12 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.background import Background
+from app.engine_client import Arrival, EngineClient
 from app.environment import DataFolder
 from app.model_controller import ModelController
 from app.placement.forecast import Forecast, Outlook, Preview
-from app.placement.machines import THIS_MACHINE, Machine, machine_for, own_profile
+from app.placement.live_placement import LivePlacement
+from app.placement.machines import THIS_MACHINE, Machine, emulated, machine_for, own_profile
 from app.settings.values import Settings
 from engine.errors import EngineError
 from engine.placement.costs import Workload
@@ -34,11 +36,18 @@ class Wish:
     ram: int | None = None
     budget: int | None = None
     taken: int = 0
+    device: str = ""  # that the model runs on beside the processor
+    overhead: int | None = None
 
     @property
     def ground(self) -> tuple[object, ...]:
         """All but the budget: another ground needs another forecast."""
-        return self.path, self.machine, self.context, self.ram, self.taken
+        return self.path, self.machine, self.context, self.ram, self.taken, self.device, self.overhead
+
+    @property
+    def is_live(self) -> bool:
+        """What is shown is what runs."""
+        return bool(self.device) and self.machine == THIS_MACHINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,7 @@ class PlacementController(QObject):
 
     def __init__(
         self,
+        client: EngineClient,
         models: ModelController,
         settings: Settings,
         folder: DataFolder,
@@ -68,6 +78,8 @@ class PlacementController(QObject):
         self.answer: Answer | None = None
         self.read_shape: Callable[[str], ModelShape] = read_shape
         self.read_machine: Callable[[], tuple[HardwareProfile, bool]] = lambda: own_profile(folder.root / "hardware")
+        self.live = LivePlacement(client, settings, self)
+        self.live.changed.connect(self._residency_changed)
         self._models = models
         self._settings = settings
         self._background = background
@@ -90,7 +102,17 @@ class PlacementController(QObject):
             self._started = True
             self._model_changed()
 
+    def handle_all(self, arrivals: list[Arrival]) -> None:
+        self.live.handle_all(arrivals)
+
     # --- wishes -----------------------------------------------------------------------------------------------
+
+    def apply(self, budget: int) -> None:
+        """The owner has let go of the slider: what runs follows, where this is what is shown."""
+        if self._wish is not None and self._wish.is_live:
+            self.live.set_budget(budget)
+        elif self._wish is not None and self._wish.machine == THIS_MACHINE:
+            self._settings.set("gpu_budget", budget // MiB)
 
     def set_budget(self, budget: int) -> None:
         """Bytes. The preview follows in some milliseconds; of several waiting wishes only the last is planned."""
@@ -134,9 +156,21 @@ class PlacementController(QObject):
             stored = self._settings["gpu_budget"] * MiB
             machine = self._settings["shown_machine"]
             budget = stored if stored and machine == THIS_MACHINE else None
-            self._wish = Wish(info.path, machine, info.context_length, None, budget)
+            self._wish = Wish(info.path, machine, info.context_length, None, budget, device=info.device)
+            self._residency_changed()
             self._plan()
         self._seen = seen
+
+    def _residency_changed(self) -> None:
+        """The device's own overhead replaces the estimate; the first budget told is the one in force."""
+        residency, wish = self.live.residency, self._wish
+        if residency is None or wish is None or not wish.device:
+            return
+        changes: dict[str, object] = {}
+        if wish.overhead is None and self.live.overhead:
+            changes = {"overhead": self.live.overhead, "budget": residency.budget_bytes}
+        if changes:
+            self._ask(**changes)
 
     def _ask(self, **changes: object) -> None:
         if self._wish is None:
@@ -160,14 +194,23 @@ class PlacementController(QObject):
         if self._shape is None or self._shape[0] != wish.path:
             self._shape = wish.path, self.read_shape(wish.path)
         if self._forecast is None or self._forecast[0] != wish.ground:
-            machine = machine_for(wish.machine, self._own[0], measured=self._own[1])
             depth = min(wish.context, DEPTH)
             work = Workload(context=wish.context, prompt=depth, depth=depth)
-            forecast = Forecast(self._shape[1], machine.profile, work, ram=wish.ram, taken=wish.taken)
+            machine = self._machine(wish, self._shape[1], work)
+            overhead = wish.overhead if wish.is_live else None
+            forecast = Forecast(
+                self._shape[1], machine.profile, work, ram=wish.ram, taken=wish.taken, overhead=overhead
+            )
             self._forecast = wish.ground, machine, forecast
         _, machine, forecast = self._forecast
         budget = forecast.outlook.marks.recommended if wish.budget is None else wish.budget
         return Answer(wish, machine, forecast.outlook, forecast.preview(budget))
+
+    def _machine(self, wish: Wish, shape: ModelShape, work: Workload) -> Machine:
+        assert self._own is not None
+        if wish.is_live and wish.device.startswith("emulated"):
+            return emulated(shape, work, wish.overhead or 0)
+        return machine_for(wish.machine, self._own[0], measured=self._own[1])
 
     def _answered(self, answer: Answer) -> None:
         self._planning = False

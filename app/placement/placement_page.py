@@ -4,33 +4,45 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.library.notice import Notice
 from app.model_controller import ModelController
 from app.placement.budget_card import BudgetCard
+from app.placement.live_cells import Heat, device_parts, live_heat, live_levels, live_places, wished_places
 from app.placement.machines import THIS_MACHINE
 from app.placement.map_card import MapCard
-from app.placement.map_cells import MapCells
+from app.placement.map_cells import MOVING, MapCells
 from app.placement.memory_bar import MemoryBar
-from app.placement.memory_parts import gpu_bar, ram_bar
+from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
+from app.placement.migration_strip import MigrationStrip
 from app.placement.placement_controller import PlacementController
+from app.telemetry.telemetry_feed import TelemetryFeed
+from app.telemetry.traces_card import TracesCard
 from app.theme.theme import Theme
 from app.translation import tr
+from engine.messages import PlacementRolledBack
 from engine.placement.hardware import catalogue
+from engine.telemetry.residency import ResidencySnapshot
 
 PAGE_WIDTH = 1040
 
 
 class PlacementPage(QScrollArea):
-    def __init__(self, theme: Theme, controller: PlacementController, models: ModelController) -> None:
+    def __init__(
+        self, theme: Theme, controller: PlacementController, models: ModelController, telemetry: TelemetryFeed
+    ) -> None:
         super().__init__()
         self.setObjectName("page")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self._theme, self._controller, self._models = theme, controller, models
+        self._telemetry = telemetry
+        self._live = controller.live
         self._cells: MapCells | None = None
+        self._heat: Heat | None = None
         self.title = QLabel(tr("Memory"), self)
         self.title.setObjectName("pageTitle")
         self.subtitle = QLabel(self)
@@ -45,11 +57,13 @@ class PlacementPage(QScrollArea):
         for gpu in catalogue.gpus():
             self.machine.addItem(gpu.name, gpu.name)
         self.notice = Notice(self)
+        self.strip = MigrationStrip(self)
         self.budget = BudgetCard(theme, self)
         self.gpu_bar = MemoryBar(theme, tr("GPU memory"), "gpu", self)
         self.ram_bar = MemoryBar(theme, tr("RAM"), "ram", self)
         self.map = MapCard(theme, self)
-        self._cards = (self.budget, self._bars(), self.map)
+        self.traces = TracesCard(theme, telemetry, self)
+        self._cards = (self.budget, self._bars(), self.map, self.traces)
         self._lay_out()
         self._connect()
         controller.start()
@@ -88,6 +102,7 @@ class PlacementPage(QScrollArea):
         layout.setSpacing(14)
         layout.addLayout(head)
         layout.addWidget(self.notice)
+        layout.addWidget(self.strip)
         for card in self._cards:
             layout.addWidget(card)
         layout.addStretch(1)
@@ -101,6 +116,13 @@ class PlacementPage(QScrollArea):
         controller.model_missing.connect(self._show_missing)
         self.machine.activated.connect(lambda: controller.set_machine(self.machine.currentData()))
         self.budget.changed.connect(controller.set_budget)
+        self.budget.settled.connect(controller.apply)
+        self._live.changed.connect(self._show_live)
+        self._live.progressed.connect(lambda: self.strip.show_progress(self._live.progress))
+        self._live.rolled_back.connect(self._show_rolled_back)
+        self.strip.cancelled.connect(self._live.cancel)
+        self.strip.budget_chosen.connect(self.budget.choose)
+        self._telemetry.updated.connect(self._show_now)
         self.budget.context_changed.connect(controller.set_context)
         self.budget.ram_changed.connect(controller.set_ram)
         self.budget.reload_requested.connect(controller.load_with_context)
@@ -130,7 +152,8 @@ class PlacementPage(QScrollArea):
             self._cells = MapCells(outlook.shape)
             self.map.show_cells(self._cells)
         self.machine.setCurrentIndex(max(0, self.machine.findData(answer.wish.machine)))
-        self.simulated.setVisible(machine.simulated)
+        self.simulated.setText(tr("emulated") if machine.emulated else tr("simulated"))
+        self.simulated.setVisible(machine.simulated or machine.emulated)
         self.subtitle.show()
         self.subtitle.setText(self._subtitle(info.name if info is not None else Path(answer.wish.path).stem))
         self.budget.show_outlook(answer, info.context_length if info is not None else outlook.work.context)
@@ -152,16 +175,70 @@ class PlacementPage(QScrollArea):
         plan = answer.preview.plan
         if plan is None:
             return
-        hardware = answer.outlook.hardware
+        self.map.show_reasons(plan)
+        self._show_places()
+        self._show_now()
+
+    @property
+    def _shown_residency(self) -> ResidencySnapshot | None:
+        """The executor's own account, where what is shown is what runs."""
+        answer = self._controller.answer
+        return self._live.residency if answer is not None and answer.wish.is_live else None
+
+    def _show_places(self) -> None:
+        """What is, as the executor tells; and what would be, as planned."""
+        answer, cells, residency = self._controller.answer, self._cells, self._shown_residency
+        if answer is None or cells is None or answer.preview.plan is None:
+            return
+        plan = answer.preview.plan
+        if residency is None or not residency.items:
+            self._heat = None
+            self.map.show_places(cells.of_plan(plan))
+            partly = any(0 < e.slots < e.bank.count and not e.resident for e in plan.experts)
+            self.map.show_hint(
+                tr("A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.")
+                if partly
+                else ""
+            )
+            return
+        heat, before = live_heat(cells, residency), self._heat
+        self._heat = heat
+        ghost = None
+        if answer.preview.budget != residency.budget_bytes:
+            ghost = wished_places(cells, residency, plan)
+            if self._live.progress is not None:
+                now = live_places(cells, residency)
+                ghost = np.where(ghost == now, now, MOVING).astype(np.uint8)
+        self.map.show_places(live_places(cells, residency), live_levels(cells, heat, before), ghost, heat)
+        self.map.show_hint(tr("Squares of two colours would move with the budget above.") if ghost is not None else "")
+
+    def _show_live(self) -> None:
+        residency = self._shown_residency
+        if residency is None:
+            return
+        self.budget.slider.show_committed(residency.budget_bytes)
+        if residency.measured_decode:
+            self.budget.show_measured(residency.measured_decode, 0.0, 0)
+        self._show_places()
+        self._show_now()
+
+    def _show_rolled_back(self, event: PlacementRolledBack) -> None:
+        self.strip.show_rolled_back(event)
+        self._controller.set_budget(event.residency.budget_bytes)
+
+    def _show_now(self) -> None:
+        """Bars: estimate beside actual. Four times a second, while the page is on screen."""
+        answer = self._controller.answer
+        if answer is None or answer.preview.plan is None or not self.isVisible():
+            return
+        self._live.ask()
+        plan, hardware, snapshot = answer.preview.plan, answer.outlook.hardware, self._telemetry.snapshot
+        residency = self._shown_residency
         self.gpu_bar.setVisible(hardware.gpu is not None)
         if hardware.gpu is not None:
-            self.gpu_bar.show_bar(gpu_bar(plan, hardware.gpu.memory_bytes, answer.wish.taken))
-        self.ram_bar.show_bar(ram_bar(plan, hardware.cpu.memory_bytes, 0))
-        self.map.show_reasons(plan)
-        self.map.show_places(self._cells.of_plan(plan))
-        partly = any(0 < e.slots < e.bank.count and not e.resident for e in plan.experts)
-        self.map.show_hint(
-            tr("A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.")
-            if partly
-            else ""
+            now = device_parts(residency) if residency is not None else ()
+            self.gpu_bar.show_bar(gpu_bar(plan, hardware.gpu.memory_bytes, answer.wish.taken, now))
+        here = snapshot if snapshot is not None and not answer.machine.simulated else None
+        self.ram_bar.show_bar(
+            ram_bar(plan, hardware.cpu.memory_bytes, here.others if here else 0, held_parts(here) if here else ())
         )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from app.translation import tr
+
 GiB, MiB = 1 << 30, 1 << 20
-NOT_KNOWN = "n/a"
+
+
+def not_known() -> str:
+    """What stands where the system tells nothing."""
+    return tr("n/a")
 
 
 def gib(size: int | float | None) -> str:
     """ "3.2 GiB"; small sizes in MiB; "n/a" where nothing is known."""
     if size is None:
-        return NOT_KNOWN
+        return not_known()
     if size >= 100 * GiB:
         return f"{size / GiB:.0f} GiB"
     if size >= GiB:
@@ -22,7 +28,7 @@ def gib(size: int | float | None) -> str:
 def rate(bytes_per_second: float | None) -> str:
     """ "1.2 GB/s", "340 MB/s", "0 MB/s": decimal, as links and disks are sold."""
     if bytes_per_second is None:
-        return NOT_KNOWN
+        return not_known()
     if bytes_per_second >= 1e9:
         return f"{bytes_per_second / 1e9:.1f} GB/s"
     return f"{bytes_per_second / 1e6:.0f} MB/s"
@@ -31,7 +37,7 @@ def rate(bytes_per_second: float | None) -> str:
 def speed(tokens_per_second: float | None) -> str:
     """A number with two or three digits that count."""
     if tokens_per_second is None:
-        return NOT_KNOWN
+        return not_known()
     if tokens_per_second >= 100:
         return f"{tokens_per_second:,.0f}"
     return f"{tokens_per_second:.1f}" if tokens_per_second >= 1 else f"{tokens_per_second:.2f}"
@@ -42,4 +48,4 @@ def speed_words(tokens_per_second: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return NOT_KNOWN if share is None else f"{share * 100:.0f} %"
+    return not_known() if share is None else f"{share * 100:.0f} %"

@@ -156,6 +156,10 @@
       <translation>已修改</translation>
     </message>
     <message>
+      <source>Changing the budget to {size} between two tokens …</source>
+      <translation>正在两个词元之间把预算改为 {size}……</translation>
+    </message>
+    <message>
       <source>Chat</source>
       <translation>对话</translation>
     </message>
@@ -344,6 +348,10 @@
       <translation>发现</translation>
     </message>
     <message>
+      <source>Disk reads</source>
+      <translation>磁盘读取</translation>
+    </message>
+    <message>
       <source>Done</source>
       <translation>完成</translation>
     </message>
@@ -386,6 +394,10 @@
     <message>
       <source>Editing: sending makes a new version, the old one is kept.</source>
       <translation>正在编辑：发送后生成新版本，旧版本会保留。</translation>
+    </message>
+    <message>
+      <source>Emulated</source>
+      <translation>模拟设备</translation>
     </message>
     <message>
       <source>Ended</source>
@@ -828,6 +840,10 @@
       <translation>移动到文件夹…</translation>
     </message>
     <message>
+      <source>Moving {done} of {total} for a budget of {size} …</source>
+      <translation>正在为 {size} 的预算移动：{done} / {total}……</translation>
+    </message>
+    <message>
       <source>My models</source>
       <translation>我的模型</translation>
     </message>
@@ -870,6 +886,10 @@
     <message>
       <source>No token is kept any more.</source>
       <translation>不再保存令牌。</translation>
+    </message>
+    <message>
+      <source>None</source>
+      <translation>无</translation>
     </message>
     <message>
       <source>Note</source>
@@ -940,6 +960,18 @@
       <translation>排序</translation>
     </message>
     <message>
+      <source>PCIe to GPU</source>
+      <translation>PCIe 至 GPU</translation>
+    </message>
+    <message>
+      <source>PCIe to RAM</source>
+      <translation>PCIe 至内存</translation>
+    </message>
+    <message>
+      <source>PCIe {rates}</source>
+      <translation>PCIe {rates}</translation>
+    </message>
+    <message>
       <source>Parameters</source>
       <translation>参数</translation>
     </message>
@@ -970,6 +1002,10 @@
     <message>
       <source>Place</source>
       <translation>位置</translation>
+    </message>
+    <message>
+      <source>Point at a cell, or move with the arrow keys: what it is, and why it is there.</source>
+      <translation>指向一个格子，或用方向键移动：可看到它是什么，以及为何在那里。</translation>
     </message>
     <message>
       <source>Precise</source>
@@ -1004,6 +1040,10 @@
       <translation>问题</translation>
     </message>
     <message>
+      <source>Processor</source>
+      <translation>处理器</translation>
+    </message>
+    <message>
       <source>Processor threads used for computing. 0: one for each fast physical core.</source>
       <translation>用于计算的处理器线程数。0：每个快速物理核心一个。</translation>
     </message>
@@ -1034,6 +1074,10 @@
     <message>
       <source>RAM Tessera may use, in GiB</source>
       <translation>Tessera 可用的内存（GiB）</translation>
+    </message>
+    <message>
+      <source>RAM {size}</source>
+      <translation>内存 {size}</translation>
     </message>
     <message>
       <source>Read the description</source>
@@ -1160,6 +1204,10 @@
       <translation>正在搜索…</translation>
     </message>
     <message>
+      <source>Second device</source>
+      <translation>第二设备</translation>
+    </message>
+    <message>
       <source>Seed</source>
       <translation>随机种子</translation>
     </message>
@@ -1190,6 +1238,10 @@
     <message>
       <source>Show it on</source>
       <translation>显示为</translation>
+    </message>
+    <message>
+      <source>Show memory and placement</source>
+      <translation>显示内存与放置</translation>
     </message>
     <message>
       <source>Show the file</source>
@@ -1242,6 +1294,10 @@
     <message>
       <source>Speed limit</source>
       <translation>限速</translation>
+    </message>
+    <message>
+      <source>Squares of two colours would move with the budget above.</source>
+      <translation>双色方格会随上面的预算移动。</translation>
     </message>
     <message>
       <source>State</source>
@@ -1344,6 +1400,10 @@
       <translation>强制回答符合此语法。不能与 JSON 模式同用。</translation>
     </message>
     <message>
+      <source>The budget before, {size}, is in force again.</source>
+      <translation>先前的预算 {size} 重新生效。</translation>
+    </message>
+    <message>
       <source>The button at the top lists the models on this computer.</source>
       <translation>顶部的按钮列出本机上的模型。</translation>
     </message>
@@ -1354,6 +1414,10 @@
     <message>
       <source>The first {count} repositories</source>
       <translation>前 {count} 个仓库</translation>
+    </message>
+    <message>
+      <source>The last minute</source>
+      <translation>最近一分钟</translation>
     </message>
     <message>
       <source>The model was not loaded again on its own.</source>
@@ -1472,6 +1536,10 @@
       <translation>今天</translation>
     </message>
     <message>
+      <source>Tokens</source>
+      <translation>词元</translation>
+    </message>
+    <message>
       <source>Tokens a conversation may span. 0: what the model was trained with, capped by memory.</source>
       <translation>对话可占用的词元数。0：模型训练时的长度，受内存限制。</translation>
     </message>
@@ -1502,6 +1570,10 @@
     <message>
       <source>Try again</source>
       <translation>重试</translation>
+    </message>
+    <message>
+      <source>Try {size} lower</source>
+      <translation>降低 {size} 再试</translation>
     </message>
     <message>
       <source>Type</source>
@@ -1540,6 +1612,10 @@
       <translation>用途</translation>
     </message>
     <message>
+      <source>VRAM {size}</source>
+      <translation>显存 {size}</translation>
+    </message>
+    <message>
       <source>Value</source>
       <translation>值</translation>
     </message>
@@ -1558,6 +1634,10 @@
     <message>
       <source>Waiting for the model…</source>
       <translation>正在等待模型…</translation>
+    </message>
+    <message>
+      <source>What computes beside the processor. The emulated one tries placements out; it makes nothing faster.</source>
+      <translation>与处理器一同计算的设备。模拟设备仅用于试验放置，不会更快。</translation>
     </message>
     <message>
       <source>What is known was written to {path}.</source>
@@ -1616,10 +1696,6 @@
       <translation>每次不同</translation>
     </message>
     <message>
-      <source>app</source>
-      <translation>应用</translation>
-    </message>
-    <message>
       <source>brighter: used lately</source>
       <translation>越亮：最近使用</translation>
     </message>
@@ -1664,6 +1740,10 @@
       <translation>磁盘</translation>
     </message>
     <message>
+      <source>emulated</source>
+      <translation>模拟设备</translation>
+    </message>
+    <message>
       <source>ended at the token limit</source>
       <translation>达到词元上限</translation>
     </message>
@@ -1700,8 +1780,16 @@
       <translation>贪心</translation>
     </message>
     <message>
+      <source>held by Tessera</source>
+      <translation>Tessera 占用</translation>
+    </message>
+    <message>
       <source>hf_… (leave empty to remove the one that is kept)</source>
       <translation>hf_…（留空可移除已保存的令牌）</translation>
+    </message>
+    <message>
+      <source>hits {share}</source>
+      <translation>命中 {share}</translation>
     </message>
     <message>
       <source>interrupted</source>
@@ -1732,6 +1820,10 @@
       <translation>移动中</translation>
     </message>
     <message>
+      <source>n/a</source>
+      <translation>无数据</translation>
+    </message>
+    <message>
       <source>native engine</source>
       <translation>原生引擎</translation>
     </message>
@@ -1746,6 +1838,10 @@
     <message>
       <source>no limit</source>
       <translation>不限</translation>
+    </message>
+    <message>
+      <source>no model</source>
+      <translation>无模型</translation>
     </message>
     <message>
       <source>not compared yet</source>
@@ -1780,8 +1876,8 @@
       <translation>其他程序</translation>
     </message>
     <message>
-      <source>page cache</source>
-      <translation>页面缓存</translation>
+      <source>page cache of the model</source>
+      <translation>模型的页面缓存</translation>
     </message>
     <message>
       <source>planned</source>

@@ -35,6 +35,7 @@ FROM_TABLES = {
     "tr(_HEADS[section])",
     "tr(PLACE_WORDS[int(self._places[cell.row, cell.column])])",
     "tr(part.purpose.value)",
+    "tr(trace.value)",
 }
 
 

@@ -12,6 +12,7 @@ from app.chat.parameters.table import PARAMETERS
 from app.placement.map_table import _HEADS, PLACE_WORDS
 from app.placement.memory_parts import Purpose
 from app.settings.table import SETTINGS
+from app.telemetry.history import Trace
 from engine.hub.downloads import State
 from engine.hub.library import EntryState
 
@@ -41,7 +42,7 @@ def _in_tables() -> Iterator[str]:
     yield from BUILT_IN
     yield from (state.value for state in (*State, *EntryState))
     yield from COLUMNS
-    yield from (*PLACE_WORDS.values(), *_HEADS, *(purpose.value for purpose in Purpose))
+    yield from (*PLACE_WORDS.values(), *_HEADS, *(named.value for named in (*Purpose, *Trace)))
 
 
 def _in_calls() -> Iterator[str]:

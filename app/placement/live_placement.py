@@ -1,0 +1,104 @@
+"""The running model's placement: what the engine says is on the device, and changes of the budget on their way."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+from app.engine_client import Arrival, EngineClient
+from app.settings.values import Settings
+from engine.messages import (
+    AskResidency,
+    Event,
+    MigrationProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    PlacementChanged,
+    PlacementRolledBack,
+    ResidencyTold,
+    SetBudget,
+)
+from engine.telemetry.residency import ResidencySnapshot
+
+MiB = 1 << 20
+
+
+class LivePlacement(QObject):
+    """`residency` is None while no model runs on a device beside the processor."""
+
+    changed = Signal()  # residency
+    progressed = Signal()  # progress
+    rolled_back = Signal(object)  # PlacementRolledBack
+
+    def __init__(self, client: EngineClient, settings: Settings, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.residency: ResidencySnapshot | None = None
+        self.progress: MigrationProgress | None = None
+        self.seconds: float | None = None  # that the last change took
+        self._client = client
+        self._settings = settings
+        self._has_device = False
+        self._asked = False
+
+    @property
+    def overhead(self) -> int:
+        """Bytes on the device that are neither weights nor caches."""
+        return 0 if self.residency is None else max(0, self.residency.used_bytes - placed_bytes(self.residency))
+
+    def set_budget(self, budget: int) -> None:
+        """Bytes. Applied between two tokens; a wish during a migration waits for its end."""
+        if self._has_device:
+            self.progress = MigrationProgress(budget, 0, 0)
+            self._client.send(SetBudget(budget))
+            self.progressed.emit()
+
+    def cancel(self) -> None:
+        """Back to the budget that was in force."""
+        if self.residency is not None and self.progress is not None:
+            self.set_budget(self.residency.budget_bytes)
+
+    def ask(self) -> None:
+        """For a fresh residency; one question at a time."""
+        if self._has_device and not self._asked:
+            self._asked = True
+            self._client.send(AskResidency())
+
+    def handle_all(self, arrivals: list[Arrival]) -> None:
+        for _, event in arrivals:
+            self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case ModelLoaded(info=info):
+                self._has_device, self.progress, self._asked = bool(info.device), None, False
+                self._show(None)
+                self.ask()
+            case ModelUnloaded():
+                self._has_device, self.progress = False, None
+                self._show(None)
+            case ResidencyTold(residency=residency):
+                self._asked = False
+                self._show(residency if self._has_device else None)
+            case MigrationProgress():
+                self.progress = event
+                self.progressed.emit()
+            case PlacementChanged(residency=residency, seconds=seconds):
+                self.progress, self.seconds = None, seconds
+                self._settings.set("gpu_budget", residency.budget_bytes // MiB)
+                self._show(residency)
+                self.progressed.emit()
+            case PlacementRolledBack(residency=residency):
+                self.progress = None
+                self._show(residency)
+                self.progressed.emit()
+                self.rolled_back.emit(event)
+
+    def _show(self, residency: ResidencySnapshot | None) -> None:
+        if residency is not self.residency:
+            self.residency = residency
+            self.changed.emit()
+
+
+def placed_bytes(residency: ResidencySnapshot) -> int:
+    """Weights, caches and slots on the device."""
+    items = sum(item.weight_bytes + item.state_bytes for item in residency.items if item.on_device)
+    return items + sum(bank.slots * bank.expert_bytes for bank in residency.banks)

@@ -1,0 +1,90 @@
+"""A change of the budget on its way, or why it was taken back; with one button for each."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app.placement.words import gib
+from app.translation import tr
+from engine.messages import MigrationProgress, PlacementRolledBack
+
+GiB, MiB = 1 << 30, 1 << 20
+
+
+class MigrationStrip(QFrame):
+    cancelled = Signal()
+    budget_chosen = Signal(object)  # bytes
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("notice")
+        self._lower = 0
+        self.words = QLabel(self)
+        self.words.setWordWrap(True)
+        self.rest = QLabel(self)
+        self.rest.setObjectName("problemRest")
+        self.rest.setWordWrap(True)
+        self.bar = QProgressBar(self)
+        self.bar.setObjectName("progress")
+        self.bar.setTextVisible(False)
+        self.bar.setFixedHeight(6)
+        self.bar.setRange(0, 1000)
+        self.button = QPushButton(self)
+        self.button.setObjectName("secondary")
+        self.button.clicked.connect(self._pressed)
+        column = QVBoxLayout()
+        column.setSpacing(6)
+        column.addWidget(self.words)
+        column.addWidget(self.rest)
+        column.addWidget(self.bar)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 10, 14, 10)
+        row.setSpacing(14)
+        row.addLayout(column, 1)
+        row.addWidget(self.button)
+        self.hide()
+
+    def show_progress(self, progress: MigrationProgress | None) -> None:
+        """None: it has ended. An explanation of a rollback stays until the next change."""
+        if progress is None:
+            if self.bar.isVisibleTo(self):
+                self.hide()
+            return
+        self._mood(serious=False)
+        total, done = progress.total_bytes, progress.done_bytes
+        size = gib(progress.gpu_bytes)
+        moving = tr("Moving {done} of {total} for a budget of {size} …", done=gib(done), total=gib(total), size=size)
+        self.words.setText(moving if total else tr("Changing the budget to {size} between two tokens …", size=size))
+        self.bar.setValue(round(1000 * done / total) if total else 0)
+        self.bar.setAccessibleName(self.words.text())
+        self.button.setText(tr("Cancel"))
+        self._lower = 0
+        self.rest.hide()
+        self.bar.show()
+        self.show()
+
+    def show_rolled_back(self, event: PlacementRolledBack) -> None:
+        self._mood(serious=True)
+        step = GiB if event.gpu_bytes >= 2 * GiB else max(MiB, event.gpu_bytes // 8 // MiB * MiB)
+        self._lower = max(0, event.gpu_bytes - step)
+        self.words.setText(event.error.cause)
+        before = tr("The budget before, {size}, is in force again.", size=gib(event.residency.budget_bytes))
+        self.rest.setText(" ".join(part for part in (event.error.done, before, event.error.remedy) if part))
+        self.rest.show()
+        self.bar.hide()
+        self.button.setText(tr("Try {size} lower", size=gib(event.gpu_bytes - self._lower).replace(".0", "")))
+        self.show()
+
+    def _mood(self, *, serious: bool) -> None:
+        if self.property("serious") != serious:
+            self.setProperty("serious", serious)
+            self.style().unpolish(self)
+            self.style().polish(self)
+
+    def _pressed(self) -> None:
+        if self._lower:
+            self.hide()
+            self.budget_chosen.emit(self._lower)
+        else:
+            self.cancelled.emit()

@@ -1,0 +1,64 @@
+"""Brings the probe's snapshots to the main thread, and keeps the last minute of them."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+from app.background import MainThread
+from app.engine_client import Arrival
+from app.telemetry.history import History, TokenRate
+from engine.messages import GenerationFinished, PlacementChanged, PlacementRolledBack, ResidencyTold, TokenEvent
+from engine.telemetry.probe import Probe
+from engine.telemetry.residency import ResidencySnapshot
+from engine.telemetry.snapshot import TelemetrySnapshot
+
+
+class TelemetryFeed(QObject):
+    """`snapshot` and `history` are good until the next `updated`, four times a second."""
+
+    updated = Signal()
+
+    def __init__(self, main_thread: MainThread, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.snapshot: TelemetrySnapshot | None = None
+        self.residency: ResidencySnapshot | None = None
+        self.history = History()
+        self.last_speed: float | None = None  # decode tokens/s of the last answer
+        self._tokens = TokenRate()
+        self._main_thread = main_thread
+        self._probe = Probe(lambda snapshot: main_thread.post(lambda: self.take(snapshot)))
+
+    def start(self) -> None:
+        self._probe.start()
+
+    def close(self) -> None:
+        self._probe.close()
+
+    @property
+    def device_bytes(self) -> int | None:
+        """Used on a device that no driver tells of."""
+        known = self.residency is not None and self.residency.device.startswith("emulated")
+        return self.residency.used_bytes if self.residency is not None and known else None
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens per second now; None while nothing is generated."""
+        return self._tokens.at(self.snapshot.time) if self.snapshot is not None else None
+
+    def take(self, snapshot: TelemetrySnapshot) -> None:
+        self.snapshot = snapshot
+        hits = self.residency.hit_rate if self.residency is not None else None
+        self.history.add(snapshot, self.speed, hits, self.device_bytes)
+        self.updated.emit()
+
+    def handle_all(self, arrivals: list[Arrival]) -> None:
+        for time, event in arrivals:
+            match event:
+                case TokenEvent(tokens=tokens):
+                    self._tokens.add(time, tokens)
+                case GenerationFinished(stats=stats) if stats is not None and stats.decode_speed:
+                    self.last_speed = stats.decode_speed
+                case PlacementChanged(residency=residency) | PlacementRolledBack(residency=residency):
+                    self.residency = residency
+                case ResidencyTold(residency=residency):
+                    self.residency = residency
