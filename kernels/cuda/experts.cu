@@ -1,4 +1,4 @@
-// Routing of tokens to experts; the products themselves are in weights.cu.
+// Routing of tokens to experts; the products themselves are in matvec.cu and matmul.cu.
 #include "language.cuh"
 
 namespace {

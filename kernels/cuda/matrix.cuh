@@ -1,4 +1,4 @@
-// What the products of weights.cu share: one row of a matrix times one row of activations, by one warp.
+// What the products of matvec.cu and matmul.cu share: one row of a matrix times one row of activations, by one warp.
 #pragma once
 #include "float_types.cuh"
 #include "quant_types.cuh"

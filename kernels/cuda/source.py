@@ -22,7 +22,10 @@ WEIGHT_TYPES = {
 }  # fmt: skip
 FLOAT_TYPES = (0, 1, 30)
 CACHE_TYPES = {0: "f32", 1: "f16", 8: "q8_0"}
-TYPED_FILES = {"weights.cu": tuple(WEIGHT_TYPES.values()), "attention.cu": tuple(CACHE_TYPES.values())}
+TYPED_FILES = {
+    **dict.fromkeys(("matvec.cu", "matmul.cu"), tuple(WEIGHT_TYPES.values())),
+    **dict.fromkeys(("attention.cu", "prefill.cu"), tuple(CACHE_TYPES.values())),
+}
 
 Argument = int | float  # addresses are ints
 CType = type[ctypes.c_int | ctypes.c_uint | ctypes.c_float | ctypes.c_void_p]

@@ -1,9 +1,9 @@
 set(cuda_units rows experts)
 foreach(type f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k)
-  list(APPEND cuda_units weights:${type})
+  list(APPEND cuda_units matvec:${type} matmul:${type})
 endforeach()
 foreach(type f32 f16 q8_0)
-  list(APPEND cuda_units attention:${type})
+  list(APPEND cuda_units attention:${type} prefill:${type})
 endforeach()
 
 set(cuda_objects "")

@@ -31,7 +31,8 @@ class Mutation:
     sanitizer: str = ""
 
 
-Q4_K, Q6_K, F16 = ("rows", "weights_q4_k"), ("rows", "weights_q6_k"), ("rows", "weights_f16")
+Q4_K, Q6_K = (("rows", f"matvec_{name}", f"matmul_{name}") for name in ("q4_k", "q6_k"))
+F16 = ("matvec_f16", "matmul_f16")
 MATRICES, EXPERTS, ROWS, ATTENTION = (f"test_{name}.py" for name in ("matrices", "experts", "rows", "attention"))
 PRODUCTS = "products and ascending and "
 MUTATIONS = (
@@ -59,7 +60,7 @@ MUTATIONS = (
         "tiles.cuh",
         "s < cols / 32; s += kSlices",
         "s + 1 < cols / 32; s += kSlices",
-        ("rows", "weights_q8_0"),
+        ("rows", "matvec_q8_0", "matmul_q8_0"),
         MATRICES,
         PRODUCTS + "Q8_0",
     ),
@@ -110,7 +111,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an absent expert is computed all the same",
-        "weights.cu",
+        "matvec.cu",
         "if (id < 0 || id >= experts || !down[id]) continue;",
         "if (id < 0 || id >= experts) continue;",
         F16,
@@ -128,10 +129,10 @@ MUTATIONS = (
     ),
     Mutation(
         "the softmax's old sum is not brought to the new peak",
-        "attention.cu",
+        "prefill.cu",
         "sum[r] *= shrink;",
         "",
-        ("attention_f16",),
+        ("attention_f16", "prefill_f16"),
         ATTENTION,
         "prefill_attention and ascending and F16",
     ),
@@ -186,7 +187,7 @@ MUTATIONS = (
         "experts.cu",
         "sorted[atomicAdd(&cursor[ids[p]], 1)] = p;",
         "sorted[cursor[ids[p]]] = p, cursor[ids[p]] += 1;",
-        ("rows", "experts", "weights_f32"),
+        ("experts", "matmul_f32"),
         EXPERTS,
         "grouped and F32 and ascending",
         "thread",
@@ -194,7 +195,7 @@ MUTATIONS = (
     # memory
     Mutation(
         "rows past the end are read",
-        "weights.cu",
+        "matvec.cu",
         "min(first + r, rows - 1)",
         "(first + r)",
         F16,

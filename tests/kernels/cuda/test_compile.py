@@ -59,7 +59,7 @@ def test_a_newer_gpu_gets_portable_code() -> None:
 
 def test_compiler_errors_are_shown() -> None:
     with pytest.raises(nvrtc.NvrtcError, match="no_such_type"):
-        nvrtc.compile_unit(source.Unit("broken", "weights.cu", "no_such_type"), "sm_90")
+        nvrtc.compile_unit(source.Unit("broken", "matvec.cu", "no_such_type"), "sm_90")
 
 
 def test_images_are_cached_by_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def test_a_signature_has_names_and_types() -> None:
     signature = source.signatures()["matvec_q4_k"]
     assert signature.names == ("w", "x", "facts", "bias", "residual", "y", "rows", "cols")
     assert signature.types == (ctypes.c_void_p,) * 6 + (ctypes.c_int,) * 2
-    assert (signature.unit.name, signature.max_threads) == ("weights_q4_k", 128)
+    assert (signature.unit.name, signature.max_threads) == ("matvec_q4_k", 128)
     assert source.signatures()["combine_experts"].types[0] is ctypes.c_void_p
 
 

@@ -1,10 +1,10 @@
-// Everything that reads a weight matrix; compiled once per type (TYPE, a struct of quant_types.cuh or
+// Weights times few rows of activations: decode. Compiled once per type (TYPE, a struct of quant_types.cuh or
 // float_types.cuh), so that a model compiles the types it has. Matrices are raw GGUF rows, 16-byte aligned.
 //
 // Activations: for quantised weights int8 [n][cols] and Facts [n][cols / 32] (quantize in rows.cu); for float weights
 // floats [n][cols], and `facts` is not read. Outputs are floats [n][rows]. `bias` [rows] and `residual` [n][rows] are
 // added where given; `residual` may be `y`.
-#include "tiles.cuh"
+#include "matrix.cuh"
 
 namespace {
 
@@ -74,30 +74,6 @@ TYPED_KERNEL(experts_down, 128, (const uint8_t* const* down, const int* ids, con
   }
   const int r = threadIdx.x % kWarp, row = blockIdx.x * kRowsPerBlock + threadIdx.x / kWarp * kRowsPerWarp + r;
   if (r < kRowsPerWarp && row < rows) y[(long long)blockIdx.y * rows + row] = r == 0 ? totals[0] : totals[1];
-}
-
-// Many rows of activations. With a null `table`: y[n] = w x[n], grid (rows / 64, n / 64). Else experts: the pairs
-// (activation row, expert) of expert e are pairs[starts[e] … starts[e + 1]) (group_pairs in experts.cu), and
-// y[pair] = table[e] x[pair / pairs_per_input]; grid (rows / 64, most pairs of one expert / 64, experts). Pairs of
-// absent experts are not in the list, and their y is left as it was.
-TYPED_KERNEL(matmul, 128, (const uint8_t* w, const uint8_t* const* table, const int* starts, const int* pairs,
-                           int pairs_per_input, const uint8_t* x, const Facts* facts, const float* bias,
-                           const float* residual, float* y, int rows, int cols, int n)) {
-  __shared__ ProductMemory<TYPE> memory;
-  const int begin = (table ? starts[blockIdx.z] : 0) + blockIdx.y * kTile;
-  const int count = (table ? starts[blockIdx.z + 1] : n) - begin, row0 = blockIdx.x * kTile, place = threadIdx.x / 2;
-  if (count <= 0) return;
-  const uint8_t* const matrix = table ? table[blockIdx.z] : w;
-  const uint8_t* const row = matrix + matrix_row_bytes<TYPE>(cols) * min(row0 + place, rows - 1);
-  const int last = begin + min(place, count - 1);
-  const Input in = Input{x, facts}.row<TYPE>(table ? pairs[last] / pairs_per_input : last, cols);
-  multiply<TYPE>(memory, row, in, cols, count, [&](int r, int t, float sum) {
-    if (row0 + r >= rows) return;
-    const long long at = (long long)(table ? pairs[begin + t] : begin + t) * rows + row0 + r;
-    if (bias) sum += bias[row0 + r];
-    if (residual) sum += residual[at];
-    y[at] = sum;
-  });
 }
 
 // y[n] = table[tokens[n]] as floats. grid (n). A token outside the table gives NaN.

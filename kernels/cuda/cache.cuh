@@ -1,0 +1,41 @@
+// The paged KV cache, as attention.cu and prefill.cu read it; TYPE is f32, f16 or q8_0.
+//
+// K [blocks, kv_heads, block_tokens, key_dim], V likewise with value_dim; position p of a sequence lies in row
+// p % block_tokens of the block that its table names at p / block_tokens. Queries and outputs are [n][heads][dim]
+// floats; heads / kv_heads query heads share a KV head. Dimensions are multiples of 8 (q8_0: 32). A query at position p
+// sees positions max(0, p - window + 1) … p; window 0: all up to p.
+#pragma once
+#include "float_types.cuh"
+#include "quant_types.cuh"
+
+namespace {
+
+template <class Type> inline int cache_row_bytes(int dim) {
+  if constexpr (kIsFloat<Type>) return dim * Type::kBytes;
+  else return dim / 32 * q8_0::kBytes;
+}
+
+// Values i … i + 7 of a cache row; i is a multiple of 8.
+template <class Type> inline void load_8(const uint8_t* row, int i, float (&out)[8]) {
+  if constexpr (kIsFloat<Type>) {
+    Type::load_8(row, i, out);
+  } else {
+    const uint8_t* const block = row + i / 32 * q8_0::kBytes;
+    const float scale = load_half(block);
+    uint32_t words[2];
+    load_words<2>(block + 2 + i % 32, words);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) out[k] = scale * float(int8_t(words[k / 4] >> k % 4 * 8));
+  }
+}
+
+struct Cache {
+  const int* table;  // of the sequence
+  int kv_heads, kv_head, block_tokens;
+
+  long long row(int position) const {
+    return ((long long)table[position / block_tokens] * kv_heads + kv_head) * block_tokens + position % block_tokens;
+  }
+};
+
+}  // namespace
