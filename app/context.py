@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.background import Background, MainThread
+from app.chat.answers import Answers
 from app.chat.conversations import Conversations
 from app.chat.parameters.presets import Presets
 from app.chat.search import ConversationSearch
@@ -57,7 +58,8 @@ class AppContext(QObject):
         self.store = StoreThread(folder.database, self.main_thread.post, self._store_failed)
         self.models = ModelController(self.client, self.settings, folder, self.background, self.problems, self)
         self.conversations = Conversations(self.store, self)
-        self.session = ChatSession(self.client, self.store, self.conversations, self.models, self)
+        self.answers = Answers(self.client, self.models, self)
+        self.session = ChatSession(self.answers, self.store, self.conversations, self)
         self.library = LibraryController(
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
@@ -129,7 +131,7 @@ class AppContext(QObject):
         self.telemetry.handle_all(arrivals)
         self.placement.handle_all(arrivals)
         self.titles.handle_all(arrivals)
-        self.session.handle_all(arrivals)
+        self.answers.handle_all(arrivals)
 
     def _tell_crash(self) -> None:
         self.problems.show(

@@ -28,22 +28,18 @@ from app.chat.model_picker import ModelPicker
 from app.chat.parameters.parameters_panel import ParametersPanel
 from app.chat.parameters.presets import Presets
 from app.chat.readable import readable_text
+from app.chat.remedies import ANSWER_PROBLEM, Remedies
 from app.chat.session import ChatSession
 from app.chat.token_counter import TokenCounter
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN
 from app.chat.transcript.transcript import Transcript
 from app.model_controller import ModelController
 from app.problem_stack import ProblemStack
-from app.problems import Action, Problem, Problems
+from app.problems import Problems
 from app.store.records import Message, Status
 from app.theme.theme import Theme
 from app.translation import tr
-from engine.errors import EngineError
-from engine.messages import Overflow
 from engine.text.reasoning import split_reasoning
-
-ANSWER_PROBLEM = "answer"
-MODEL_PROBLEM = "conversation-model"
 
 
 class ChatPage(QWidget):
@@ -68,6 +64,7 @@ class ChatPage(QWidget):
         self._models = models
         self._problems = problems
         self._edited: Message | None = None
+        self._remedies = Remedies(self, session, models, problems)
         self.picker = ModelPicker(theme, models, self)
         self.sidebar_button = QToolButton(self)
         self.top_bar = QHBoxLayout()
@@ -197,22 +194,8 @@ class ChatPage(QWidget):
         if self._parameters is not None:
             self._parameters.show_values(self._session.parameters)
         self._show_path()
-        self._offer_its_model()
+        self._remedies.offer_its_model()
         self.composer.setFocus()
-
-    def _offer_its_model(self) -> None:
-        """A conversation that was held with another model can have it back."""
-        self._problems.clear(MODEL_PROBLEM)
-        held = [message.details for message in self._session.path() if message.details.get("model_path")]
-        info = self._models.info
-        if not held or info is None or self._models.loading_path is not None:
-            return
-        path, name = held[-1]["model_path"], held[-1].get("model", "")
-        if path == info.path or not Path(path).is_file():
-            return
-        load = Action(tr("Load {name}", name=name), lambda: self._models.load(path), primary=True)
-        words = tr("This conversation was held with {name}; now {other} answers.", name=name, other=info.name)
-        self._problems.show(Problem(MODEL_PROBLEM, words, actions=(load,), serious=False))
 
     def _cancel_edit(self) -> None:
         if self._edited is not None:
@@ -241,36 +224,7 @@ class ChatPage(QWidget):
         self._show_context()
         error = message.details.get("error")
         if message.status is Status.FAILED and error is not None:
-            self._offer_remedy(message, error)
-
-    def _offer_remedy(self, message: Message, error: dict[str, str]) -> None:
-        """The visible choice where a prompt is longer than the context; for other errors, another try."""
-        if error["kind"] == "ContextOverflowError":
-            trim = Action(
-                tr("Leave out the oldest messages"),
-                lambda: self._session.regenerate(message.id, Overflow.TRIM_OLDEST),
-                primary=True,
-            )
-            longer = self._longer_context()
-            more = (Action(tr("Load with {count} tokens of context", count=f"{longer:,}"), self._grow_context),)
-            actions: tuple[Action, ...] = (trim, *(more if longer else ()), Action(tr("Stop here"), lambda: None))
-        else:
-            again = Action(tr("Try again"), lambda: self._session.regenerate(message.id), primary=True)
-            go_on = Action(tr("Continue"), lambda: self._session.continue_answer(message.id))
-            actions = (again, go_on) if message.content else (again,)
-        self._problems.show(
-            Problem(ANSWER_PROBLEM, error["cause"], error.get("done", ""), error.get("remedy", ""), actions)
-        )
-
-    def _longer_context(self) -> int:
-        """Twice the context, if the model was trained for it; 0: it cannot grow."""
-        info = self._models.info
-        if info is None or info.context_length >= info.trained_context_length:
-            return 0
-        return min(2 * info.context_length, info.trained_context_length)
-
-    def _grow_context(self) -> None:
-        self._models.load_with_context(self._longer_context())
+            self._remedies.offer(message, error)
 
     def _show_context(self) -> None:
         """The ring: what the last measured answer on screen used."""
@@ -292,36 +246,11 @@ class ChatPage(QWidget):
 
     # --- what the owner does ---
 
-    def _can_answer(self) -> bool:
-        """Whether a model is there; if not, that is said."""
-        if not self._models.is_usable:
-            choose = Action(tr("Choose a model"), self.picker.open_menu, primary=True)
-            self._problems.show(
-                Problem(
-                    "no-model",
-                    tr("No model is loaded, so nobody can answer."),
-                    tr("Your message is still in the box."),
-                    tr("Choose a model, then send it."),
-                    (choose,),
-                    serious=False,
-                )
-            )
-            return False
-        self._problems.clear("no-model")
-        self._problems.clear(ANSWER_PROBLEM)
-        try:
-            self._session.check_parameters()
-        except EngineError as error:
-            show = Action(tr("Show the parameters"), lambda: self.parameters_button.setChecked(True), primary=True)
-            self._problems.show(Problem.from_exception(ANSWER_PROBLEM, error, (show,)))
-            return False
-        return True
-
     def _send(self, text: str) -> None:
         if self._edited is not None:
             self._send_edit(text)
             return
-        if not self._can_answer():
+        if not self._remedies.can_answer():
             return
         attachments = stored(self.attachments.attachments)
         self.composer.clear()
@@ -339,7 +268,7 @@ class ChatPage(QWidget):
                 self._problems.clear(ANSWER_PROBLEM)
                 self._session.regenerate(message.id)
             case "continue":
-                if self._can_answer():
+                if self._remedies.can_answer():
                     self._session.continue_answer(message.id)
             case "edit":
                 self._edited = message
@@ -370,7 +299,7 @@ class ChatPage(QWidget):
             self._act("edit", questions[-1])
 
     def _send_edit(self, text: str) -> None:
-        if self._edited is not None and (self._edited.role == "assistant" or self._can_answer()):
+        if self._edited is not None and (self._edited.role == "assistant" or self._remedies.can_answer()):
             self._session.edit(self._edited.id, text)
             self._edited = None
             self.composer.end_edit()

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.chat.answers import Answers
 from app.chat.conversations import Conversations
 from app.chat.generation import Generation
 from app.chat.parameters.table import answering
 from app.chat.prompting import can_continue, prompt_messages
-from app.engine_client import Arrival, EngineClient
-from app.model_controller import ModelController
 from app.store.records import Message, Status, new_id
 from app.store.store_thread import StoreThread
 from app.store.tree import ConversationTree
-from engine.messages import (
-    Abort,
-    ChatMessage,
-    EngineStopped,
-    ErrorInfo,
-    Event,
-    FinishReason,
-    Generate,
-    GenerationFinished,
-    GenerationRequest,
-    GenerationStarted,
-    Overflow,
-    PrefillProgress,
-    TokenEvent,
-)
+from engine.messages import ChatMessage, GenerationRequest, Overflow
 
 
 class ChatSession(QObject):
@@ -52,19 +36,19 @@ class ChatSession(QObject):
 
     def __init__(
         self,
-        client: EngineClient,
+        answers: Answers,
         store: StoreThread,
         conversations: Conversations,
-        model: ModelController,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._client = client
         self._store = store
         self._conversations = conversations
-        self._model = model
+        answers.grew.connect(self._grew)
+        answers.progressed.connect(self._progressed)
+        answers.ended.connect(self._ended)
         self._tree: ConversationTree | None = None
-        self._generations: dict[str, Generation] = {}
+        self._answers = answers
         self._trees: dict[str, ConversationTree] = {}  # of conversations that are being answered
         self._opening: str | None = None
         self._draft_parameters: dict[str, Any] = {}  # of a conversation that has no message yet
@@ -85,12 +69,12 @@ class ChatSession(QObject):
     @property
     def generation(self) -> Generation | None:
         """The answer being written in the conversation on screen."""
-        return self._generation_in(self.conversation_id)
+        return self._answers.in_conversation(self.conversation_id)
 
     @property
     def is_any_busy(self) -> bool:
         """An answer is being written in any conversation."""
-        return bool(self._generations)
+        return self._answers.is_any_running
 
     def path_to(self, message: Message) -> list[Message] | None:
         """The messages up to this one, where its conversation is at hand."""
@@ -262,10 +246,8 @@ class ChatSession(QObject):
 
     def stop(self) -> None:
         generation = self.generation
-        if generation is not None and not generation.stopping:
-            generation.stopping = True
-            self._client.send(Abort(generation.request_id))
-            self.progressed.emit(generation)
+        if generation is not None:
+            self._answers.stop(generation)
 
     def _answer(self, parent_id: str, overflow: Overflow = Overflow.ASK) -> None:
         tree = self._tree
@@ -295,11 +277,10 @@ class ChatSession(QObject):
             overflow=overflow,
             answer_prefix=answer_prefix,
         )
-        self._generations[answer.id] = Generation(answer.id, answer)
         self._trees[tree.conversation_id] = tree
+        self._answers.begin(request, answer)
         self.busy_changed.emit(True)
         self.started.emit(answer)
-        self._client.send(Generate(request))
 
     def _add(self, message: Message) -> None:
         assert self._tree is not None
@@ -320,76 +301,27 @@ class ChatSession(QObject):
         if copies:
             self._store.call(lambda store: store.put_messages(copies))
 
-    # --- events ---
+    # --- what the answers say ---
 
-    def handle_all(self, arrivals: list[Arrival]) -> None:
-        """One drained batch: the text of each answer is put together before the screen hears of it."""
-        grown: dict[str, list[str]] = {}
-        for moment, event in arrivals:
-            if isinstance(event, TokenEvent):
-                if (generation := self._generations.get(event.request_id)) is not None:
-                    grown.setdefault(event.request_id, []).append(generation.token(event, moment))
-                continue
-            self._tell_grown(grown)
-            self._handle(event, moment)
-        self._tell_grown(grown)
+    def _grew(self, generation: Generation, text: str) -> None:
+        message = generation.message
+        self._store.save_text(message.id, message.content)
+        if message.conversation_id == self.conversation_id:
+            self.message_grew.emit(message, text)
 
-    def _tell_grown(self, grown: dict[str, list[str]]) -> None:
-        for request_id, pieces in grown.items():
-            generation = self._generations[request_id]
-            message, text = generation.message, "".join(pieces)
-            if text:
-                self._store.save_text(message.id, message.content)
-            if message.conversation_id == self.conversation_id:
-                if text:
-                    self.message_grew.emit(message, text)
-                self.progressed.emit(generation)
-        grown.clear()
-
-    def _handle(self, event: Event, moment: float) -> None:
-        match event:
-            case GenerationStarted(request_id=request_id):
-                if (generation := self._generations.get(request_id)) is not None:
-                    generation.started(event, self._model.info)
-                    self._tell_progress(generation)
-            case PrefillProgress(request_id=request_id):
-                if (generation := self._generations.get(request_id)) is not None:
-                    generation.prefill(event)
-                    self._tell_progress(generation)
-            case GenerationFinished(request_id=request_id):
-                self._finish(event, moment)
-            case EngineStopped(error=error):
-                self._fail_all(error)
-
-    def _tell_progress(self, generation: Generation) -> None:
+    def _progressed(self, generation: Generation) -> None:
         if generation.message.conversation_id == self.conversation_id:
             self.progressed.emit(generation)
 
-    def _finish(self, event: GenerationFinished, moment: float) -> None:
-        generation = self._generations.pop(event.request_id, None)
-        if generation is None:
-            return
-        generation.finished(event, moment)
+    def _ended(self, generation: Generation) -> None:
         message = generation.message
         self._put([message])
-        if self._generation_in(message.conversation_id) is None:
+        if self._answers.in_conversation(message.conversation_id) is None:
             self._trees.pop(message.conversation_id, None)
         if message.conversation_id == self.conversation_id:
             self.message_changed.emit(message)
             self.busy_changed.emit(self.is_busy)
         self.finished.emit(message)
-
-    def _fail_all(self, error: ErrorInfo | None) -> None:
-        """The engine is gone: every answer that was being written keeps its text and says why it ends."""
-        reason = error or ErrorInfo("EngineStopped", "The engine has stopped.")
-        for request_id in list(self._generations):
-            self._finish(GenerationFinished(request_id, FinishReason.ERROR, None, reason), time.monotonic())
-
-    def _generation_in(self, conversation_id: str | None) -> Generation | None:
-        for generation in self._generations.values():
-            if generation.message.conversation_id == conversation_id:
-                return generation
-        return None
 
 
 def _copy(message: Message) -> Message:
