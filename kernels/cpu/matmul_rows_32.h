@@ -66,9 +66,23 @@ inline Factors factors(const uint8_t* w) {
 
 template <int T>
 struct RowSums {
-  __m256 products[T];
+  __m256 products[T][2];  // two, because one chain of fma would be slower than the products
   __m128 offsets[T];
+  RowSums() {
+    for (int t = 0; t < T; ++t) {
+      products[t][0] = products[t][1] = _mm256_setzero_ps();
+      offsets[t] = _mm_setzero_ps();
+    }
+  }
 };
+
+// The first kCount of four floats, the rest zero.
+template <int kCount>
+inline __m128 load_floats(const uint8_t* p) {
+  const float* values = reinterpret_cast<const float*>(p);
+  if constexpr (kCount == 4) return _mm_loadu_ps(values);
+  return _mm_maskload_ps(values, _mm_setr_epi32(-1, kCount > 1 ? -1 : 0, kCount > 2 ? -1 : 0, 0));
+}
 
 // Blocks [b, b + kCount) of one row against T tokens.
 template <class Row, int T, int kCount>
@@ -77,14 +91,10 @@ inline void add_blocks(const uint8_t* w, const MatmulTask& task, const Record32&
   const Factors f = factors<Row, kCount>(w);
   alignas(16) float scales[T][4];
   for (int t = 0; t < T; ++t) {
-    const uint8_t* record = task.packed + t * at.stride + 4 * b;  // reads up to 12 bytes more than the last block's
-    const __m128 x_scales = _mm_loadu_ps(reinterpret_cast<const float*>(record + at.scales));
-    _mm_store_ps(scales[t], _mm_mul_ps(f.d, x_scales));
-    if constexpr (Row::kHasSum) {
-      __m128 x_sums = _mm_loadu_ps(reinterpret_cast<const float*>(record + at.sums));
-      if constexpr (kCount == 1) x_sums = _mm_move_ss(_mm_setzero_ps(), x_sums);
-      sums.offsets[t] = _mm_fmadd_ps(f.m, x_sums, sums.offsets[t]);
-    }
+    const uint8_t* record = task.packed + t * at.stride + 4 * b;
+    _mm_store_ps(scales[t], _mm_mul_ps(f.d, load_floats<kCount>(record + at.scales)));
+    if constexpr (Row::kHasSum)
+      sums.offsets[t] = _mm_fmadd_ps(f.m, load_floats<kCount>(record + at.sums), sums.offsets[t]);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < kCount; ++i) {
@@ -93,15 +103,30 @@ inline void add_blocks(const uint8_t* w, const MatmulTask& task, const Record32&
     for (int t = 0; t < T; ++t) {
       const __m256i x = load256(task.packed + t * at.stride + 32 * (b + i));
       const __m256i product = _mm256_madd_epi16(Row::products(q, x), ones);
-      sums.products[t] =
-          _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_broadcast_ss(&scales[t][i]), sums.products[t]);
+      sums.products[t][i % 2] =
+          _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_broadcast_ss(&scales[t][i]), sums.products[t][i % 2]);
     }
+  }
+}
+
+// The blocks past the last whole four.
+template <class Row, int T>
+inline void add_last(const uint8_t* w, const MatmulTask& task, const Record32& at, int b, int count, RowSums<T>& sums) {
+  switch (count) {
+    case 1:
+      return add_blocks<Row, T, 1>(w, task, at, b, sums);
+    case 2:
+      return add_blocks<Row, T, 2>(w, task, at, b, sums);
+    case 3:
+      return add_blocks<Row, T, 3>(w, task, at, b, sums);
+    default:
+      return;
   }
 }
 
 template <class Row, int T>
 inline float total(const RowSums<T>& sums, int t) {
-  const float products = sum8(sums.products[t]);
+  const float products = sum8(_mm256_add_ps(sums.products[t][0], sums.products[t][1]));
   if constexpr (!Row::kHasSum) return products;
   const __m128 pairs = _mm_add_ps(sums.offsets[t], _mm_movehl_ps(sums.offsets[t], sums.offsets[t]));
   return products + Row::kSumFactor * _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
@@ -116,13 +141,12 @@ struct Rows32Blocks {
     for (int r = 0; r < task.rows; ++r) {
       const uint8_t* w = task.weights + r * task.row_bytes;
       RowSums<T> sums;
-      for (int t = 0; t < T; ++t) sums.products[t] = _mm256_setzero_ps(), sums.offsets[t] = _mm_setzero_ps();
       int b = 0;
       for (; b + 4 <= blocks; b += 4, w += 4 * Row::kBytes) {
         prefetch_ahead(w, 4 * Row::kBytes);
         add_blocks<Row, T, 4>(w, task, at, b, sums);
       }
-      for (; b < blocks; ++b, w += Row::kBytes) add_blocks<Row, T, 1>(w, task, at, b, sums);
+      add_last<Row, T>(w, task, at, b, blocks - b, sums);
       for (int t = 0; t < T; ++t) task.out[t * task.out_stride + r] = total<Row, T>(sums, t);
     }
   }

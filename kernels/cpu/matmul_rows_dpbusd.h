@@ -212,14 +212,13 @@ struct DotRows32 {
       const uint8_t* w = task.weights + r * task.row_bytes;
       RowSums<T> sums;
       __m512 wide[T];
-      for (int t = 0; t < T; ++t)
-        sums.products[t] = _mm256_setzero_ps(), sums.offsets[t] = _mm_setzero_ps(), wide[t] = _mm512_setzero_ps();
+      for (int t = 0; t < T; ++t) wide[t] = _mm512_setzero_ps();
       int b = 0;
       for (; b + 4 <= blocks; b += 4, w += 4 * Row::kBytes) {
         prefetch_ahead(w, 4 * Row::kBytes);
         add_four<T>(w, task, at, b, wide, sums);
       }
-      for (; b < blocks; ++b, w += Row::kBytes) add_blocks<Row, T, 1>(w, task, at, b, sums);
+      add_last<Row, T>(w, task, at, b, blocks - b, sums);
       for (int t = 0; t < T; ++t) task.out[t * task.out_stride + r] = sum16(wide[t]) + total<Row, T>(sums, t);
     }
   }
