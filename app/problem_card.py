@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
+from app.flow_layout import FlowLayout
 from app.problems import Action, Problem
 from app.theme.theme import Theme
 from app.translation import tr
@@ -55,15 +56,13 @@ class ProblemCard(QFrame):
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         return label
 
-    def _buttons(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(8)
+    def _buttons(self) -> FlowLayout:
+        row = FlowLayout()
         for action in self.problem.actions:
             button = QPushButton(action.label, self)
             button.setObjectName("primary" if action.primary else "secondary")
             button.clicked.connect(lambda _checked=False, action=action: self._run(action))
             row.addWidget(button)
-        row.addStretch(1)
         return row
 
     def _run(self, action: Action) -> None:

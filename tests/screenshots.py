@@ -16,11 +16,15 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication, QStyleFactory, QWidget
 
+from app.chat.answer_details import AnswerDetails
+from app.chat.attachments import Attachment
+from app.command_palette import CommandPalette
 from app.context import AppContext
 from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.none_guard import hold_singletons
 from app.settings.values import Settings
+from app.shortcuts_dialog import ShortcutsDialog
 from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
 from tests.support.screenshot_library import library_pages
 from tests.support.screenshot_memory import memory_pages
@@ -140,6 +144,35 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     stage.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, stats(40), error))
     stage.settle(0.2)
     yield "chat-error", window
+    window.open_palette()
+    stage.settle(0.1)
+    palette = window.findChild(CommandPalette)
+    palette.edit.setText("mo")
+    stage.settle(0.1)
+    yield "palette", palette
+    palette.close()
+    shortcuts = ShortcutsDialog(window.commands, window)
+    shortcuts.show()
+    stage.settle(0.1)
+    yield "shortcuts", shortcuts
+    shortcuts.close()
+    details = AnswerDetails(session.path()[1], context.theme, window)
+    details.show()
+    stage.settle(0.1)
+    yield "answer-details", details
+    details.close()
+    window.sidebar.search.setText("mosaic")
+    window.chat_page.composer.set_text("What do these say?")
+    for name in ("notes.md", "a-file-with-a-rather-long-name-2026-03-12.py"):
+        window.chat_page.attachments.add(Attachment(name, "# Notes"))
+    stage.settle(0.4)
+    for chip, tokens in zip(window.chat_page.attachments.chips, (160, 5_400), strict=True):
+        chip.show_tokens(tokens)
+    window.chat_page.attachments._warn()
+    stage.settle(0.4)
+    yield "search-and-attachments", window
+    window.chat_page.attachments.clear()
+    window.sidebar.search.clear()
     window.chat_page.parameters_button.setChecked(True)
     session.set_parameters({"temperature": 0.2, "system_prompt": "You are a mason. Answer in one paragraph."})
     window.chat_page.parameters.show_values(session.parameters)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLay
 from app.background import Background
 from app.chat.attachments import Attachment, read_attachment
 from app.chat.token_counter import TokenCounter
+from app.flow_layout import FlowLayout
 from app.problems import Problem, Problems
 from app.theme.theme import Theme
 from app.translation import tr
@@ -69,10 +70,12 @@ class AttachmentBar(QWidget):
         self.warning.setObjectName("attachmentWarning")
         self.warning.setWordWrap(True)
         self.warning.hide()
-        self._rows = QVBoxLayout(self)
-        self._rows.setContentsMargins(0, 0, 0, 4)
-        self._rows.setSpacing(4)
-        self._rows.addWidget(self.warning)
+        self._flow = FlowLayout(spacing=6)
+        rows = QVBoxLayout(self)
+        rows.setContentsMargins(0, 0, 0, 4)
+        rows.setSpacing(4)
+        rows.addLayout(self._flow)
+        rows.addWidget(self.warning)
         self.hide()
 
     @property
@@ -91,7 +94,7 @@ class AttachmentBar(QWidget):
     def add(self, attachment: Attachment) -> None:
         chip = AttachmentChip(attachment, self._theme, lambda: self._remove(chip), self)
         self.chips.append(chip)
-        self._rows.insertWidget(self._rows.count() - 1, chip)
+        self._flow.addWidget(chip)
         self.show()
 
         def counted(tokens: int | None) -> None:
@@ -108,7 +111,7 @@ class AttachmentBar(QWidget):
 
     def _remove(self, chip: AttachmentChip) -> None:
         self.chips.remove(chip)
-        self._rows.removeWidget(chip)
+        self._flow.removeWidget(chip)
         chip.hide()
         chip.deleteLater()
         self.setVisible(bool(self.chips))
