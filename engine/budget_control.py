@@ -10,6 +10,7 @@ from engine.errors import EngineError
 from engine.messages import ErrorInfo, Event, MigrationProgress, PlacementChanged, PlacementRolledBack
 from engine.placement.budget import Budget
 from engine.placement.costs import Workload
+from engine.placement.expert_curves import prefill_split
 from engine.placement.items import Device as Side
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
@@ -42,6 +43,7 @@ class BudgetControl:
         self._next: tuple[int, float] | None = None  # the budget asked for meanwhile
         self._pace = self._pace_of(self._plan, 0.0)
         self.replans = 0
+        self._last_measured: float | None = None  # decode speed of this placement before its times were cleared
 
     @classmethod
     def of(cls, model: LoadedModel, shape: ModelShape, emit: Callable[[Event], None]) -> BudgetControl:
@@ -85,7 +87,7 @@ class BudgetControl:
             self.advance()
 
     def _watch(self) -> None:
-        factors = self._pace.correction(self.executor.times)
+        factors = self._pace.correction(self.executor.times.latest, self.executor.times.decoding)
         if factors is None:
             return
         began = time.perf_counter()
@@ -95,8 +97,9 @@ class BudgetControl:
         plan = self.planner.plan(Budget(budget))
         self.replans += 1
         self._pace = self._pace_of(plan, time.perf_counter() - began)
+        self._last_measured = self._measured()
         self.executor.times.clear()
-        if Placement.of(plan) != Placement.of(self._plan):
+        if self._placement(plan) != self.executor.placement:
             self._next = budget, began
         self._plan = plan if self._next is None else self._plan
 
@@ -111,7 +114,7 @@ class BudgetControl:
         self._next, self._goal = None, (gpu_bytes, self._plan, asked)
         plan = self.planner.plan(Budget(gpu_bytes))
         self._goal = gpu_bytes, plan, asked
-        self._migration = migrate(self.executor, Placement.of(plan), gpu_bytes)
+        self._migration = migrate(self.executor, self._placement(plan), gpu_bytes)
 
     def _go_on(self, migration: Iterator[MigrationStep]) -> None:
         budget, plan, asked = self._goal
@@ -121,8 +124,19 @@ class BudgetControl:
             return
         self._migration, self._plan = None, plan
         self._pace = self._pace_of(plan, self._pace.planning_seconds)
+        self._last_measured = None
         self.executor.times.clear()
         self.emit(PlacementChanged(self.snapshot(), time.perf_counter() - asked))
+
+    def _placement(self, plan: PlacementPlan) -> Placement:
+        """The plan, and how many experts come over the link for each part of a prompt: as many as keep both busy."""
+        hardware, streamed = self.planner.hardware, {}
+        for placed in plan.experts:
+            if hardware.link is not None and 0 < placed.slots < placed.bank.count:
+                split = prefill_split(placed.bank, hardware, self.planner.work)
+                count = float(split.link[placed.slots]) * hardware.link.to_gpu / placed.bank.expert_bytes
+                streamed[placed.bank.key] = round(count)
+        return Placement.of(plan, streamed)
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
@@ -177,5 +191,5 @@ class BudgetControl:
         return tuple(found)
 
     def _measured(self) -> float | None:
-        seconds = [time.seconds for time in self.executor.times if time.tokens == 1]
-        return 1 / statistics.median(seconds) if len(seconds) >= _MEASURED_STEPS else None
+        seconds = [time.seconds for time in self.executor.times.latest if time.tokens == 1]
+        return 1 / statistics.median(seconds) if len(seconds) >= _MEASURED_STEPS else self._last_measured

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import OutOfMemoryError
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
-from engine.models.graph import Graph, Op
+from engine.models.graph import Experts, Graph
+from engine.runtime.binding import Binder
 from engine.runtime.devices.device import Device
 from engine.runtime.devices.streams import Event, InlineStream, Launch, Span, VirtualClock
 from engine.runtime.executor import LARGEST_MICRO_BATCH, Chunk, Executor, Interrupted, Logits, make_batch
 from engine.runtime.expert_slots import ExpertHeat
 from engine.runtime.lowering import CpuProgram, capture, crossing_values
-from engine.runtime.placement import HITS, Placement, split_experts
+from engine.runtime.placement import (
+    BUFFERS,
+    Placement,
+    split_experts,
+    tile_experts,
+    without_streaming,
+)
 from engine.runtime.promotion import Promoter
-from engine.runtime.residency import Residency, op_weights
+from engine.runtime.residency import Residency, release_tiles
 from engine.runtime.schedule import (
     ACTIVATIONS,
     COMPUTE,
     CPU,
+    WEIGHTS,
     Costs,
     Schedule,
     Scheduler,
@@ -34,24 +40,16 @@ from engine.runtime.schedule import (
 )
 from engine.runtime.segments import place
 from engine.runtime.staging import Rows
+from engine.runtime.step_times import StepTime, StepTimes
+from engine.runtime.streaming import FEWEST_TOKENS, Tiles
 from engine.runtime.trace import MOST_SPANS, write_trace
 from kernels._cpu import ThreadPool
 
 _FIRST_MICRO_BATCH = 128
 _GLANCE = 0.02  # seconds between two looks at `interrupted` while waiting for the device
 _PATIENT_STEP = 0.25  # seconds of a step below which larger ones are tried
-_KEPT_TIMES = 64
 _LOGIT_ROWS = 8  # answers at once
 _STAGED_AT_ONCE = 4  # values that go to the device between the same two segments, twice
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """How long a step took, and how long each lane worked in it."""
-
-    tokens: int
-    seconds: float
-    busy: dict[str, float]
 
 
 class HybridExecutor:
@@ -73,14 +71,18 @@ class HybridExecutor:
         self.pool = pool
         self.weights = weights
         self.residency = Residency(graph, device, weights, kv)
+        self._binder = Binder(graph, weights, kv, self.residency)
         self.heat = ExpertHeat(self.residency.expert_counts)
         self.promoter = Promoter(self.residency, self.heat)
         self.micro_batch = _FIRST_MICRO_BATCH
         self.trace: list[Span] | None = None  # what ran, where that is wanted
         self.trace_path: Path | None = None  # where it is written in the end
-        self.times: deque[StepTime] = deque(maxlen=_KEPT_TIMES)
+        self.times = StepTimes()
         self.placement = Placement()
         self.schedule: Schedule | None = None
+        self.prefill_schedule: Schedule | None = None
+        self._tiles = Tiles({})
+        self._is_streaming = False
         self._kv = kv
         self._tier = tier
         self._costs = costs
@@ -100,31 +102,46 @@ class HybridExecutor:
         """Makes programs and schedule for what the residency holds. On an error everything is as before."""
         if not placement.uses_device:
             program = self._capture(self.graph, frozenset())
-            self._bind_cpu(program)
+            self._binder.bind_cpu(program)
             plain = Executor(program, self.pool, self.weights.check_unchanged)
             self._switch(placement, None, {}, plain)
             self._release_workspace()
+            self.residency.set_tiles([])
             return
         graph = split_experts(self.graph, placement)
         crossing = crossing_values(graph)
         sides = {
-            False: Side("CPU", self._capture(graph, crossing), self.pool, False),
-            True: Side("GPU", self._capture(graph, crossing), self.device.pool, True),
+            on_device: Side(name, self._capture(graph, crossing), pool, on_device, graph)
+            for on_device, name, pool in ((False, "CPU", self.pool), (True, "GPU", self.device.pool))
         }
-        self._bind_cpu(sides[False].program)
-        self._bind_device(sides[True].program, graph, placement)
+        sizes = {op.item: tile_experts(self.graph, op) for op in self.graph.ops if isinstance(op, Experts)}
+        tiles = self.residency.allocate_tiles({bank: sizes[bank] for bank, n in placement.streamed.items() if n})
         stagings: Stagings = {}
-        now = time.perf_counter
-        scheduler = Scheduler(
-            graph, sides, self.device, lambda: self._current, self, now, self._stagings, stagings, self._costs
-        )
-        schedule = scheduler.schedule(place(graph, placement))
-        self._reserve(sides[True].program, graph, stagings)
+        try:
+            self._binder.bind_cpu(sides[False].program)
+            self._binder.bind_device(sides[True].program, graph, placement, tiles)
+            decode = self._schedule(without_streaming(graph), placement, sides, stagings)
+            prefill = self._schedule(graph, placement, sides, stagings) if tiles else None
+            self._reserve(sides[True].program, graph, stagings)
+        except BaseException:
+            if tiles is not self.residency.tiles:
+                release_tiles(tiles)
+            raise
         for key in self._stagings.keys() - stagings.keys():
             self._stagings[key].release()
         self._stagings = stagings
-        self._switch(placement, schedule, sides, None)
+        self.residency.set_tiles(tiles)
+        self._tiles = Tiles(sizes)
+        self._switch(placement, decode, sides, None)
+        self.prefill_schedule = prefill
         self.apply_tables(placement.slots)
+
+    def _schedule(self, graph: Graph, placement: Placement, sides: dict[bool, Side], stagings: Stagings) -> Schedule:
+        known = self._stagings | stagings
+        scheduler = Scheduler(
+            graph, sides, self.device, lambda: self._current, self, time.perf_counter, known, stagings, self._costs
+        )
+        return scheduler.schedule(place(graph, placement))
 
     def _reserve(self, program: CpuProgram, graph: Graph, stagings: Stagings) -> None:
         """Device memory for what lies between operations, so that no step can fail for want of it."""
@@ -157,33 +174,8 @@ class HybridExecutor:
         self, placement: Placement, schedule: Schedule | None, sides: dict[bool, Side], plain: Executor | None
     ) -> None:
         self.placement, self.schedule, self._sides, self._plain = placement, schedule, sides, plain
+        self.prefill_schedule = None
         self._rows = (0, 0)
-
-    def _bind_cpu(self, program: CpuProgram) -> None:
-        """The CPU can compute everything: its weights are the file's, which cost nothing until they are read."""
-        known = {name: handle for name, handle in program.weights.items() if name in self.graph.weights}
-        self.weights.bind(program.program, known)
-        self._bind_caches(program)
-
-    def _bind_caches(self, program: CpuProgram) -> None:
-        for index, handle in enumerate(program.kv_layers):
-            program.program.bind_kv(handle, *self._kv.layer(index))
-
-    def _bind_device(self, program: CpuProgram, graph: Graph, placement: Placement) -> None:
-        for op in graph.ops:
-            if placement.is_on_device(op.item):
-                for name, memory in self._device_weights(op).items():
-                    if name in program.weights:
-                        program.program.bind_weight(program.weights[name], memory)
-        self._bind_caches(program)
-
-    def _device_weights(self, op: Op) -> dict[str, Rows]:
-        if op.item.endswith(HITS):
-            names = op_weights(op)
-            held = self.residency.bank_weights(op.item.removesuffix(HITS))
-            return {name: held[name.partition("#")[0]] for name in names}
-        held = self.residency.item_weights(op.item)
-        return {name: held[name] for name in op_weights(op)}
 
     def apply_tables(self, banks: Iterable[str]) -> None:
         """Tells the CPU's program which experts it computes: those that are absent from their tables."""
@@ -191,13 +183,26 @@ class HybridExecutor:
             cpu = self._sides[False].program
             for bank in banks:
                 if bank in cpu.masks:
-                    cpu.program.set_expert_mask(cpu.masks[bank], self.residency.banks[bank].table.absent)
+                    cpu.program.set_expert_mask(cpu.masks[bank], self.absent(bank))
         self.promoter.changed.clear()
+
+    def _prepare_streaming(self, tokens: int) -> Schedule:
+        """Chooses the schedule for a step; where that streams, also what, and takes it from the CPU."""
+        assert self.schedule is not None
+        streams = self.prefill_schedule is not None and tokens >= FEWEST_TOKENS
+        if streams:
+            tables = {bank: memory.table for bank, memory in self.residency.banks.items()}
+            self._tiles.choose(self.placement.streamed, tables, self.heat)
+        if streams or self._is_streaming:
+            self._is_streaming = streams
+            self.apply_tables(self.placement.streamed)
+        return self.prefill_schedule if streams and self.prefill_schedule is not None else self.schedule
 
     @property
     def workspace_charged(self) -> int:
         """Device memory in use for what lies between operations."""
-        return self._workspace.charged + sum(staging.charged for staging in self._stagings.values())
+        tiles = sum(region.charged for buffer in self.residency.tiles for region in buffer)
+        return self._workspace.charged + sum(staging.charged for staging in self._stagings.values()) + tiles
 
     @property
     def overhead_bytes(self) -> int:
@@ -207,7 +212,13 @@ class HybridExecutor:
         widest = sorted((4 * self.graph.values[value] for value in crossing), reverse=True)
         staging = _STAGED_AT_ONCE * LARGEST_MICRO_BATCH * sum(widest[:_STAGED_AT_ONCE])
         regions = len(self.graph.weights) + 3 * len(self.graph.kv_layers) + _STAGED_AT_ONCE
-        return workspace_bytes(program, self.graph) + staging + regions * self.device.memory.granularity
+        rounding = regions * self.device.memory.granularity
+        return workspace_bytes(program, self.graph) + staging + rounding + BUFFERS * self._largest_tile
+
+    @property
+    def _largest_tile(self) -> int:
+        banks = [op for op in self.graph.ops if isinstance(op, Experts)]
+        return max((self.residency.expert_bytes(op.item) * tile_experts(self.graph, op) for op in banks), default=0)
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -231,7 +242,8 @@ class HybridExecutor:
         self._step = Step(make_batch(chunks), tokens, interrupted)
         self._make_room(tokens, outputs)
         launch = Launch(self._now, spans=self.trace if self.trace is None or len(self.trace) < MOST_SPANS else None)
-        self._replay(launch, interrupted)
+        schedule = self._prepare_streaming(tokens)
+        self._replay(schedule, launch, interrupted)
         if launch.is_left or isinstance(launch.failure, StepLeft):
             raise Interrupted
         self._raise_failure(launch, tokens)
@@ -243,17 +255,17 @@ class HybridExecutor:
         self.times.append(StepTime(tokens, seconds, launch.busy))
         self._adapt(tokens, seconds)
         self.promoter.after_step(tokens)
-        assert self.schedule is not None
-        if self.schedule.logits is not None:
-            return self.schedule.logits.rows if outputs else self.schedule.logits.rows[:0]
+        if schedule.logits is not None:
+            return schedule.logits.rows if outputs else schedule.logits.rows[:0]
         cpu = self._sides[False].program
         return cpu.program.read(cpu.logits)
 
-    def _replay(self, launch: Launch, interrupted: Callable[[], bool]) -> None:
+    def _replay(self, schedule: Schedule, launch: Launch, interrupted: Callable[[], bool]) -> None:
         """Launches every stream's tasks; returns when all have ended."""
-        assert self.schedule is not None
-        streams = self.schedule.streams
+        streams = schedule.streams
         waiting: list[Event] = []
+        if streams[WEIGHTS]:
+            waiting.append(self.device.weights.launch(streams[WEIGHTS], launch))
         if streams[COMPUTE]:
             waiting.append(self.device.compute.launch(streams[COMPUTE], launch))
         if streams[ACTIVATIONS]:
@@ -283,8 +295,19 @@ class HybridExecutor:
         return self.residency.banks[bank].table.lookup(ids)
 
     def absent(self, bank: str) -> Rows:
-        """For the present step's tasks: which experts have no slot."""
-        return self.residency.banks[bank].table.absent
+        """For the present step's tasks: which experts the CPU computes."""
+        absent: Rows = self.residency.banks[bank].table.absent
+        if self._is_streaming and self.placement.streamed.get(bank):
+            absent = absent & ~self._tiles.is_streamed(bank)
+        return absent
+
+    def look_up_tile(self, bank: str, tile: int) -> Rows:
+        """For the present step's tasks: places of its experts in a tile."""
+        return self._tiles.look_up(bank, tile, self.promoter.used(bank))
+
+    def load_tile(self, bank: str, tile: int, buffer: int) -> int:
+        """For the present step's tasks: fills a buffer with a tile."""
+        return self.residency.load_tile(bank, self._tiles.experts(bank, tile), buffer)
 
     @staticmethod
     def _raise_failure(launch: Launch, tokens: int) -> None:

@@ -28,7 +28,7 @@ from engine.models.graph import (
     Router,
     SelectRows,
 )
-from engine.runtime.placement import MISSES, SlotLookup
+from engine.runtime.placement import MISSES, SlotLookup, TileLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class _Capture:
         self.program.experts(x, ids, mix, gate, up, down, out, op.activation, mask)
 
     @emit.register
-    def _(self, op: SlotLookup) -> None:
+    def _(self, op: SlotLookup | TileLookup) -> None:
         """Done beside the program: it changes ids between two of its operations."""
 
     @emit.register

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates
-from engine.runtime.hybrid import StepTime
+from engine.runtime.step_times import StepTime
 
 TOLERANCE = 0.15
 FEWEST_STEPS = 5
@@ -25,10 +25,12 @@ class Pace:
     lanes: Mapping[str, float]
     planning_seconds: float = 0.0  # that the last plan took
 
-    def correction(self, times: Iterable[StepTime]) -> dict[str, float] | None:
-        """How many times longer each lane takes than planned; None where the plan holds or too little is known."""
+    def correction(self, times: Iterable[StepTime], decoding: float) -> dict[str, float] | None:
+        """How many times longer each lane takes than planned; None where the plan holds or too little is known.
+
+        `times` are the latest steps; `decoding` are the seconds of all decode steps under this plan.
+        """
         steps = [step for step in times if step.tokens == 1]
-        decoding = sum(step.seconds for step in steps)
         if len(steps) < FEWEST_STEPS or self.planning_seconds > REPLAN_SHARE * decoding:
             return None
         measured = statistics.median(step.seconds for step in steps)

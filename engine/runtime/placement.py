@@ -8,14 +8,18 @@ Of a layer whose experts are partly on the device, the operation over all expert
     out    = hits + misses
 
 so that both halves run at the same time; where all experts are on the device, nothing is missed and nothing is joined.
-Everything else is left as it is.
+Everything else is left as it is. For prompts, where many tokens share an expert, some experts without a slot come over
+the link in tiles and are computed on the device, beside the CPU's half:
+
+    ids    = places of ids in the tile     for each tile
+    streamed = experts(x, ids, mix)        over the tile
+    hits   = hits + streamed
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import ClassVar
 
 from engine.models.graph import Add, Experts, Graph, Op
@@ -23,22 +27,27 @@ from engine.models.spec import TensorShape
 from engine.placement.items import Device as Side
 from engine.placement.plan import PlacementPlan
 
-HITS, MISSES = ".hits", ".misses"
-_SLOTS = "#slots"
+HITS, MISSES, STREAMED = ".hits", ".misses", ".streamed"
+BUFFERS = 2  # tiles in device memory: one is filled while the other is used
+_SLOTS, _TILE = "#slots", "#tile"
+_TILE_BYTES = 32 << 20  # at most; and at most a quarter of a bank
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`on_device` names items ("blk.3.attn"); `slots` gives, per bank ("blk.3.experts"), its slots on the device."""
+    """`on_device` names items ("blk.3.attn"); `slots` gives, per bank ("blk.3.experts"), its slots on the device, and
+    `streamed` how many of the experts without a slot come over the link for each part of a prompt."""
 
     on_device: frozenset[str] = frozenset()
-    slots: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    slots: Mapping[str, int] = field(default_factory=dict)
+    streamed: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: PlacementPlan) -> Placement:
+    def of(cls, plan: PlacementPlan, streamed: Mapping[str, int] | None = None) -> Placement:
         return cls(
             frozenset(placed.item.key for placed in plan.items if placed.device is Side.GPU),
-            MappingProxyType({experts.bank.key: experts.slots for experts in plan.experts if experts.slots}),
+            {experts.bank.key: experts.slots for experts in plan.experts if experts.slots},
+            streamed or {},
         )
 
     @property
@@ -47,14 +56,15 @@ class Placement:
 
     def is_on_device(self, item: str) -> bool:
         """Of an operation's item, the halves of a bank included."""
-        if item.endswith(HITS):
+        if item.endswith((HITS, STREAMED)):
             return True
         return item in self.on_device or bool(self.slots.get(item))
 
     def common(self, other: Placement) -> Placement:
         """What is on the device in both."""
         shared = {bank: min(count, other.slots.get(bank, 0)) for bank, count in self.slots.items()}
-        return Placement(self.on_device & other.on_device, MappingProxyType({b: n for b, n in shared.items() if n}))
+        streamed = self.streamed if self == other else {}
+        return Placement(self.on_device & other.on_device, {b: n for b, n in shared.items() if n}, streamed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,42 @@ class SlotLookup(Op):
     bank: str
 
 
+@dataclass(frozen=True, slots=True)
+class TileLookup(Op):
+    """Replaces expert numbers by their places in the bank's tile number `tile`, which lies in `buffer`, or by -1.
+    Works in place."""
+
+    READS: ClassVar[tuple[str, ...]] = ("ids",)
+    WRITES: ClassVar[tuple[str, ...]] = ("ids",)
+
+    ids: str
+    bank: str
+    tile: int
+    buffer: int
+
+
+def tile_experts(graph: Graph, op: Experts) -> int:
+    """How many of a bank's experts a tile holds."""
+    bank = sum(graph.weights[name].nbytes for name in (op.gate, op.up, op.down))
+    count = graph.weights[op.gate].count
+    return max(1, min(_TILE_BYTES, bank // 4) * count // bank)
+
+
+def tile_name(tensor: str, buffer: int) -> str:
+    """The weight over a tile in a buffer."""
+    return f"{tensor}{_TILE}{buffer}"
+
+
+def buffer_of(weight: str) -> int | None:
+    """Which buffer a weight lies in; None for others."""
+    return int(weight[-1]) if _TILE in weight else None
+
+
+def without_streaming(graph: Graph) -> Graph:
+    """The graph for steps of few tokens: nothing comes over the link for them."""
+    return replace(graph, ops=tuple(op for op in graph.ops if not op.item.endswith(STREAMED)))
+
+
 def slots_name(tensor: str) -> str:
     """The weight over a bank's slots that stands beside the stacked tensor of all experts."""
     return tensor + _SLOTS
@@ -77,19 +123,26 @@ def split_experts(graph: Graph, placement: Placement) -> Graph:
     """`graph` with each partly resident bank in two halves; see above. Operations keep their order."""
     ops: list[Op] = []
     values, weights = dict(graph.values), dict(graph.weights)
+    turn = 0  # buffers take turns, through all banks
     for op in graph.ops:
         slots = placement.slots.get(op.item, 0) if isinstance(op, Experts) else 0
         if not isinstance(op, Experts) or not slots:
             ops.append(op)
             continue
-        ops += _halves(op, slots, graph.weights[op.gate].count)
-        values |= dict.fromkeys((op.out + HITS, op.out + MISSES), graph.values[op.out])
+        size = tile_experts(graph, op)
+        tiles = -(-placement.streamed.get(op.item, 0) // size)
+        buffers = [(turn + tile) % BUFFERS for tile in range(tiles)]
+        turn += tiles
+        ops += _halves(op, slots, graph.weights[op.gate].count, buffers)
+        values |= dict.fromkeys((op.out + HITS, op.out + MISSES, op.out + STREAMED), graph.values[op.out])
         for name in (op.gate, op.up, op.down):
-            weights[slots_name(name)] = _of_slots(graph.weights[name], slots)
+            weights[slots_name(name)] = _some_of(graph.weights[name], slots_name(name), slots)
+            for buffer in set(buffers):
+                weights[tile_name(name, buffer)] = _some_of(graph.weights[name], tile_name(name, buffer), size)
     return replace(graph, ops=tuple(ops), values=values, weights=weights)
 
 
-def _halves(op: Experts, slots: int, count: int) -> tuple[Op, ...]:
+def _halves(op: Experts, slots: int, count: int, buffers: list[int]) -> tuple[Op, ...]:
     resident = replace(
         op,
         item=op.item + HITS,
@@ -103,9 +156,17 @@ def _halves(op: Experts, slots: int, count: int) -> tuple[Op, ...]:
         return lookup, resident
     rest = replace(op, item=op.item + MISSES, out=op.out + MISSES)
     join = Add(resident.item, resident.out, rest.out, op.out)
-    return rest, lookup, resident, join
+    streamed = [part for tile, buffer in enumerate(buffers) for part in _tile(op, tile, buffer)]
+    return rest, lookup, resident, *streamed, join
 
 
-def _of_slots(tensor: TensorShape, slots: int) -> TensorShape:
-    name, each = slots_name(tensor.name), tensor.nbytes // tensor.count
-    return replace(tensor, name=name, count=slots, nbytes=each * slots)
+def _tile(op: Experts, tile: int, buffer: int) -> tuple[Op, ...]:
+    gate, up, down = (tile_name(name, buffer) for name in (op.gate, op.up, op.down))
+    part = replace(op, item=op.item + STREAMED, gate=gate, up=up, down=down, out=op.out + STREAMED)
+    lookup = TileLookup(part.item, op.ids, op.item, tile, buffer)
+    return lookup, part, Add(part.item, op.out + HITS, part.out, op.out + HITS)
+
+
+def _some_of(tensor: TensorShape, name: str, count: int) -> TensorShape:
+    """A stack of `count` of a tensor's matrices."""
+    return replace(tensor, name=name, count=count, nbytes=tensor.nbytes // tensor.count * count)

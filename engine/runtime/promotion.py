@@ -44,6 +44,10 @@ class Promoter:
         """Called on the device's stream with the experts that the step uses."""
         self._used[bank] = ids.copy()
 
+    def used(self, bank: str) -> Ids:
+        """The experts that the present step uses."""
+        return self._used[bank]
+
     @property
     def hit_rate(self) -> float | None:
         """Share of uses since the last placement that found their expert on the device."""

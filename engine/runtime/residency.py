@@ -6,7 +6,7 @@ Everything here happens between steps, or on memory that no table points to yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -18,6 +18,7 @@ from engine.models.graph import Attention, Experts, Graph
 from engine.runtime.devices.device import Device
 from engine.runtime.devices.memory import Bytes, DeviceMemory, Region
 from engine.runtime.expert_slots import SlotTable
+from engine.runtime.placement import BUFFERS
 
 _ALIGNMENT = 64
 
@@ -57,6 +58,7 @@ class Residency:
         self.device = device
         self.items: dict[str, ItemMemory] = {}
         self.banks: dict[str, BankMemory] = {}
+        self.tiles: list[list[Region]] = []  # by buffer: gate, up, down
         self._weights = weights
         self._pool = pool
         self._shapes = graph.weights
@@ -191,6 +193,52 @@ class Residency:
     def bank_weights(self, bank: str) -> Mapping[str, Bytes]:
         return {name: region.view() for name, region in self.banks[bank].regions.items()}
 
+    # --- tiles ------------------------------------------------------------------------------------------------
+
+    def allocate_tiles(self, banks: Mapping[str, int]) -> list[list[Region]]:
+        """Buffers for tiles of so many experts of each bank: those that are there, if they fit. DeviceMemoryError."""
+        sizes = [0, 0, 0]
+        for bank, experts in banks.items():
+            for role, name in enumerate(self._roles(bank)):
+                shape = self._shapes[name]
+                sizes[role] = max(sizes[role], shape.nbytes // shape.count * experts)
+        if self.tiles and [region.size for region in self.tiles[0]] == sizes:
+            return self.tiles
+        new: list[list[Region]] = [[] for _ in range(BUFFERS)] if banks else []
+        try:
+            for buffer in new:
+                for size in sizes:
+                    buffer.append(self.memory.allocate(size, "Tiles of experts"))
+        except BaseException:
+            release_tiles(new)
+            raise
+        return new
+
+    def set_tiles(self, tiles: list[list[Region]]) -> None:
+        """`tiles` take the place of those that were there."""
+        if tiles is not self.tiles:
+            release_tiles(self.tiles)
+            self.tiles = tiles
+
+    def tile_memory(self, bank: str, tiles: Sequence[Sequence[Region]], buffer: int) -> dict[str, Bytes]:
+        """By tensor: the buffer's bytes for it."""
+        return {name: tiles[buffer][role].view() for role, name in enumerate(self._roles(bank))}
+
+    def load_tile(self, bank: str, experts: Sequence[int], buffer: int) -> int:
+        """Copies experts into a buffer, one after another; the bytes copied."""
+        copied = 0
+        for name, memory in self.tile_memory(bank, self.tiles, buffer).items():
+            size = self._shapes[name].nbytes // self._shapes[name].count
+            source = self._source(name)
+            for place, expert in enumerate(experts):
+                memory[place * size : (place + 1) * size] = source[expert * size : (expert + 1) * size]
+            copied += size * len(experts)
+        return copied
+
+    def _roles(self, bank: str) -> tuple[str, str, str]:
+        op = self._experts[bank]
+        return op.gate, op.up, op.down
+
     def _source(self, name: str) -> Bytes:
         return np.frombuffer(self._weights.buffer(name), np.uint8)
 
@@ -199,6 +247,13 @@ class Residency:
             self.drop_item(item)
         for bank in list(self.banks):
             self.banks.pop(bank).release()
+        self.set_tiles([])
+
+
+def release_tiles(buffers: list[list[Region]]) -> None:
+    for buffer in buffers:
+        for region in buffer:
+            region.release()
 
 
 def op_weights(op: object) -> list[str]:

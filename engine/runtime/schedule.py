@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
-from engine.models.graph import Experts, Graph
+from engine.models.graph import Experts, Graph, Op
 from engine.runtime.devices.device import Device
 from engine.runtime.devices.streams import Event, Task
 from engine.runtime.lowering import CpuProgram
-from engine.runtime.placement import SlotLookup
+from engine.runtime.placement import SlotLookup, TileLookup
 from engine.runtime.segments import Crossing, Segment, Segments
 from engine.runtime.staging import Rows, Staging
 from kernels._cpu import Batch, ThreadPool
 
-COMPUTE, ACTIVATIONS, CPU = "compute", "activations", "CPU"
+COMPUTE, ACTIVATIONS, WEIGHTS, CPU = "compute", "activations", "weights", "CPU"
 
 
 class StepLeft(Exception):  # noqa: N818 - it is no error
@@ -50,6 +51,12 @@ class Tables(Protocol):
     def absent(self, bank: str) -> Rows:
         """Which experts have none."""
 
+    def look_up_tile(self, bank: str, tile: int) -> Rows:
+        """What this step's experts are in a tile: their places, or -1."""
+
+    def load_tile(self, bank: str, tile: int, buffer: int) -> int:
+        """Copies a tile's experts into a buffer; the bytes copied."""
+
 
 @dataclass(eq=False)
 class Side:
@@ -59,9 +66,19 @@ class Side:
     program: CpuProgram
     pool: ThreadPool
     on_device: bool
+    graph: Graph  # as it was captured
+    spans: dict[int, tuple[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        starts = self.program.starts
+        self.spans = {id(op): (starts[i], starts[i + 1]) for i, op in enumerate(self.graph.ops)}
 
     def handle(self, value: str) -> int:
         return self.program.values[value]
+
+    def span(self, op: Op) -> tuple[int, int]:
+        """Where an operation lies in the program; a look-up takes no room there."""
+        return self.spans[id(op)]
 
     def place_of(self, value: str) -> str:
         """The memory that holds a value, as tasks name it; values of different times share some."""
@@ -83,14 +100,11 @@ class SegmentWork:
 
     def __post_init__(self) -> None:
         """Operations between which something is to be done, and where the native program is cut."""
-        starts, ops = self.side.program.starts, self.graph.ops
-        span = range(self.segment.begin, self.segment.end)
-        self._lookups = [
-            (ops[i].reads[0], ops[i].item.rsplit(".", 1)[0]) for i in span if isinstance(ops[i], SlotLookup)
-        ]
-        assert all(i == self.segment.begin for i in span if isinstance(ops[i], SlotLookup)), "a lookup begins a segment"
-        self._begin, self._end = starts[self.segment.begin], starts[self.segment.end]
-        cuts = [starts[i] for i in span if i > self.segment.begin and ops[i].item != ops[i - 1].item]
+        ops = self.graph.ops[self.segment.begin : self.segment.end]
+        assert not any(isinstance(op, SlotLookup | TileLookup) for op in ops[1:]), "a lookup begins a segment"
+        self._lookup = ops[0] if isinstance(ops[0], SlotLookup | TileLookup) else None
+        self._begin, self._end = self.side.span(ops[0])[0], self.side.span(ops[-1])[1]
+        cuts = [self.side.span(op)[0] for before, op in pairwise(ops) if op.item != before.item]
         self._cuts = [self._begin, *cuts, self._end]
 
     def __call__(self) -> None:
@@ -98,12 +112,8 @@ class SegmentWork:
         for handle, staging in self.inputs:
             if len(staging.rows):
                 program.write(handle, staging.rows)
-        for ids, bank in self._lookups:
-            handle = self.side.handle(ids)
-            came = [staging.rows for to, staging in self.inputs if to == handle]
-            rows = came[0] if came else program.read(handle)
-            if len(rows):
-                program.write(handle, self.tables.look_up(bank, rows))
+        if self._lookup is not None:
+            self._look_up(self._lookup)
         if self.side.on_device or step.tokens == 1:
             program.run(self.side.pool, step.batch, self._begin, self._end)
         else:
@@ -112,8 +122,19 @@ class SegmentWork:
             rows = program.read(handle)
             self.views[place] = rows.copy() if is_copied else rows
 
+    def _look_up(self, op: SlotLookup | TileLookup) -> None:
+        program, handle = self.side.program.program, self.side.handle(op.ids)
+        if isinstance(op, TileLookup):
+            rows = self.tables.look_up_tile(op.bank, op.tile)
+        else:
+            came = [staging.rows for to, staging in self.inputs if to == handle]
+            rows = came[0] if came else program.read(handle)
+            rows = self.tables.look_up(op.bank, rows) if len(rows) else rows
+        if len(rows):
+            program.write(handle, rows)
+
     def _run_in_parts(self, step: Step) -> None:
-        for first, last in zip(self._cuts, self._cuts[1:], strict=False):
+        for first, last in pairwise(self._cuts):
             self.side.program.program.run(self.side.pool, step.batch, first, last)
             if last != self._end and step.interrupted():
                 raise StepLeft
@@ -137,6 +158,25 @@ class CopyWork:
         for staging, rows in under_way:
             staging.reserve(len(rows))
             staging.put(rows)
+
+    def cost(self) -> float:
+        return self.device.link.seconds(self.copied)
+
+
+@dataclass(eq=False)
+class TileWork:
+    """Brings a tile of experts into its buffer, at the link's speed."""
+
+    device: Device
+    tables: Tables
+    lookup: TileLookup
+    now: Callable[[], float]
+    copied: int = 0
+
+    def __call__(self) -> None:
+        began = self.now()
+        self.copied = self.tables.load_tile(self.lookup.bank, self.lookup.tile, self.lookup.buffer)
+        self.device.hold_link(WEIGHTS, self.copied, self.now() - began)
 
     def cost(self) -> float:
         return self.device.link.seconds(self.copied)
@@ -209,12 +249,35 @@ class Scheduler:
             else:
                 waits[crossing.consumer].append(arrived)
                 copies.append((crossing, copy, (left,), (arrived,)))
-        streams: dict[str, list[Task]] = {CPU: [], COMPUTE: [], ACTIVATIONS: []}
+        tiles = self._tile_tasks(works, waits, signals)
+        streams: dict[str, list[Task]] = {CPU: [], COMPUTE: [], ACTIVATIONS: [], WEIGHTS: tiles}
         for index, work in enumerate(works):
             task = self._segment_task(work, tuple(waits[index]), tuple(signals[index]))
             streams[COMPUTE if work.segment.on_device else CPU].append(task)
         streams[ACTIVATIONS] = [self._copy_task(works, *parts) for parts in copies]
         return Schedule({name: tuple(tasks) for name, tasks in streams.items()}, logits, segments)
+
+    def _tile_tasks(
+        self, works: Sequence[SegmentWork], waits: dict[int, list[Event]], signals: dict[int, list[Event]]
+    ) -> list[Task]:
+        """One copy per tile, as soon as the segment is done that used its buffer last."""
+        tasks: list[Task] = []
+        last_use: dict[int, int] = {}  # buffer → segment
+        for index, work in enumerate(works):
+            op = self._graph.ops[work.segment.begin]
+            if not isinstance(op, TileLookup):
+                continue
+            buffer, there = op.buffer, Event()
+            waits[index].append(there)
+            free = (Event(),) if buffer in last_use else ()
+            for event in free:
+                signals[last_use[buffer]].append(event)
+            last_use[buffer] = index
+            copy = TileWork(self._device, self._tables, op, self._now)
+            tasks.append(
+                Task(f"{op.bank} tile {op.tile}", "link", copy, free, (there,), copy.cost, writes=_buffer_memory(op))
+            )
+        return tasks
 
     def _work(self, segment: Segment) -> SegmentWork:
         return SegmentWork(self._sides[segment.on_device], self._graph, segment, self._step, self._tables)
@@ -249,6 +312,7 @@ class Scheduler:
         ops = self._graph.ops[segment.begin : segment.end]
         name = ops[0].item if ops[0].item == ops[-1].item else f"{ops[0].item} … {ops[-1].item}"
         reads = {side.place_of(value) for op in ops for value in op.reads}
+        reads |= _buffer_memory(ops[0]) if isinstance(ops[0], TileLookup) else set()
         writes = {side.place_of(value) for op in ops for value in op.writes}
         writes |= {f"{side.name} value {handle}" for handle, _ in work.inputs}
         writes |= {f"copy of {side.name} value {handle}, {id(work)}" for handle, _, copied in work.outputs if copied}
@@ -291,3 +355,7 @@ class Scheduler:
             reads=frozenset(reads),
             writes=frozenset(staging.name for _, staging in work.stagings),
         )
+
+
+def _buffer_memory(op: TileLookup) -> frozenset[str]:
+    return frozenset({f"tile buffer {op.buffer}"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.models.graph import Graph
-from engine.runtime.placement import MISSES, Placement, SlotLookup
+from engine.runtime.placement import MISSES, Placement, SlotLookup, TileLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def place(graph: Graph, placement: Placement) -> Segments:
         side = placement.is_on_device(op.item)
         missing = tuple(dict.fromkeys(value for value in op.reads if value in writer and side not in valid[value]))
         waits_for = max((c.producer for c in crossings if c.consumer == len(segments) - 1), default=-1)
-        begins = isinstance(op, SlotLookup) or op.item.endswith(MISSES)
+        begins = isinstance(op, SlotLookup | TileLookup) or op.item.endswith(MISSES)
         can_go_on = not begins and all(writer[value] <= waits_for for value in missing)
         if segments and segments[-1].on_device == side and can_go_on:
             segments[-1] = Segment(side, segments[-1].begin, index + 1)

@@ -91,4 +91,5 @@ def random_placement(graph: Graph, random: Random) -> Placement:
     share = random.random()
     items = frozenset(item for item in items_of(graph) if random.random() < share)
     slots = {bank: random.choice([0, random.randint(1, count), count]) for bank, count in banks_of(graph).items()}
-    return Placement(items, {bank: count for bank, count in slots.items() if count})
+    streamed = {bank: random.randint(0, 8) for bank, count in banks_of(graph).items() if 0 < slots[bank] < count}
+    return Placement(items, {bank: count for bank, count in slots.items() if count}, streamed)

@@ -76,6 +76,26 @@ def test_weights_on_the_activations_stream_would_be_noticed(model: HybridModel) 
     assert seconds > 1.15 * max(busy.values())
 
 
+def test_a_prompt_keeps_all_three_busy(tiny_models: Write) -> None:
+    """Five experts are on the device, five come over the link, and the CPU computes six."""
+    shape = TinyModel("qwen3moe", layers=4, experts=16, experts_used=16, feed_forward=512)
+    rates = Rates(cpu_bandwidth=EXPERT_BYTES / 1.5e-3, device_bandwidth=EXPERT_BYTES / 1e-3)
+    model = HybridModel(
+        tiny_models(shape), link=LinkRates(EXPERT_BYTES / 1.8e-3, 10e-6), clock=VirtualClock(), costs=rates.seconds
+    )
+    items, banks = [item for item in items_of(model.graph) if item != "embedding"], banks_of(model.graph)
+    model.place(Placement(frozenset(items), dict.fromkeys(banks, 5), dict.fromkeys(banks, 5)))
+    model.executor.trace = []
+    state = model.new_state()
+    model.extend(state, [*TOKENS, *TOKENS])
+    state.release()
+    assert {span.stream for span in model.executor.trace} == {"CPU", "compute", "activations", "weights"}
+    busy, step = busy_seconds(model.executor.trace), model.executor.times.latest[-1]
+    assert step.seconds <= 1.15 * max(busy.values())
+    assert sum(busy.values()) >= 1.8 * max(busy.values())
+    model.close()
+
+
 def test_hits_and_misses_run_at_the_same_time(model: HybridModel) -> None:
     state = model.new_state()
     model.executor.trace = []

@@ -12,12 +12,13 @@ from engine.gguf import GGUFFile
 from engine.placement.costs import Workload
 from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
+from engine.runtime import pace
 from engine.runtime.devices import VirtualClock
 from engine.runtime.devices.open import emulated_machine
-from engine.runtime.hybrid import StepTime
 from engine.runtime.pace import Pace, corrected
 from engine.runtime.rates import Rates
 from engine.runtime.schedule import SegmentWork
+from engine.runtime.step_times import StepTime
 from tests.support.hybrid_model import HybridModel
 from tests.support.tiny_models import TinyModel
 
@@ -29,21 +30,21 @@ def steps(count: int, seconds: float, cpu: float = 0.5, gpu: float = 0.5, tokens
 
 
 def test_a_plan_that_holds_is_left_alone() -> None:
-    pace = Pace(0.010, {"CPU": 0.005, "GPU": 0.005})
-    assert pace.correction(steps(50, 0.0112)) is None
-    assert pace.correction(steps(4, 0.030)) is None, "four tokens prove nothing"
-    assert pace.correction(steps(50, 0.030, tokens=128)) is None, "nor do prompts"
+    watch = Pace(0.010, {"CPU": 0.005, "GPU": 0.005})
+    assert watch.correction(steps(50, 0.0112), 1.0) is None
+    assert watch.correction(steps(4, 0.030), 1.0) is None, "four tokens prove nothing"
+    assert watch.correction(steps(50, 0.030, tokens=128), 1.0) is None, "nor do prompts"
 
 
 def test_each_lane_is_corrected_by_its_own_factor() -> None:
-    pace = Pace(0.010, {"CPU": 0.004, "GPU": 0.005})
-    assert pace.correction(steps(5, 0.020, cpu=0.8, gpu=0.25)) == pytest.approx({"CPU": 4.0, "GPU": 1.0})
+    watch = Pace(0.010, {"CPU": 0.004, "GPU": 0.005})
+    assert watch.correction(steps(5, 0.020, cpu=0.8, gpu=0.25), 1.0) == pytest.approx({"CPU": 4.0, "GPU": 1.0})
 
 
 def test_planning_takes_little_of_the_time() -> None:
-    pace = Pace(0.010, {"CPU": 0.005}, planning_seconds=0.050)
-    assert pace.correction(steps(60, 0.030)) is None
-    assert pace.correction(steps(100, 0.030)) is not None
+    watch = Pace(0.010, {"CPU": 0.005}, planning_seconds=0.050)
+    assert watch.correction(steps(60, 0.030), 2.4) is None
+    assert watch.correction(steps(60, 0.030), 2.6) is not None
 
 
 def test_a_corrected_machine_predicts_what_was_measured(starter_model: Path) -> None:
@@ -54,8 +55,9 @@ def test_a_corrected_machine_predicts_what_was_measured(starter_model: Path) -> 
     assert slow.choose(0).seconds == pytest.approx(3 * fast.choose(0).seconds, rel=0.01)
 
 
-def test_a_busy_processor_makes_a_new_plan(tiny_models: Write) -> None:
+def test_a_busy_processor_makes_a_new_plan(tiny_models: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates as planned, then a processor that is five times slower: one or two plans later all is quiet again."""
+    monkeypatch.setattr(pace, "REPLAN_SHARE", float("inf"))  # planning takes real time, steps do not
     path, slowness = tiny_models(TinyModel("llama", layers=4)), [1.0]
     machine = emulated_machine()
     assert machine.gpu is not None
