@@ -60,6 +60,7 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     overflow: Overflow = Overflow.ASK
     raw_prompt: str | None = None  # when set, tokenised as it stands: no template
+    reasoning: bool | None = None  # where the template has a switch for it; None: as the template wants
     answer_prefix: str = ""  # how the answer begins: it is told to the model, and only what follows is generated
 
 
@@ -166,6 +167,7 @@ class ModelInfo:
     isa_tier: str  # empty for the compatibility engine
     threads: int
     warnings: tuple[str, ...] = ()
+    has_reasoning_switch: bool = False  # the template lets reasoning be switched on and off
     device: str = ""  # what computes beside the processor, as shown to people; empty: nothing
 
 

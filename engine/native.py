@@ -160,6 +160,7 @@ def load_native(
         if model.hybrid is not None and options.trace:
             model.hybrid.trace, model.hybrid.trace_path = [], Path(options.trace)
         control = _place(model, gguf, emit, progress)
+        template = ChatTemplate.from_tokenizer(tokenizer, options.template)
         info = ModelInfo(
             path=str(path),
             name=spec.name,
@@ -174,10 +175,10 @@ def load_native(
             threads=threads,
             warnings=(*spec.warnings, *tokenizer.warnings, *context_warnings, *_size_warnings(gguf.file_bytes)),
             device=device.label if device is not None else "",
+            has_reasoning_switch=template.has_reasoning_switch,
         )
         cache = PrefixCache(model.pool)
         session = Session(model.executor, cache, context, tokenizer.stop_ids, emit)
-        template = ChatTemplate.from_tokenizer(tokenizer, options.template)
         return NativeBackend(info, tokenizer, template, cache, session, model, emit, control)
     except BaseException:
         gguf.close()

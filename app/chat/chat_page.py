@@ -182,6 +182,7 @@ class ChatPage(QWidget):
             panel.close_requested.connect(lambda: self.parameters_button.setChecked(False))
             panel.changed.connect(self._session.set_parameters)
             panel.show_values(self._session.parameters)
+            panel.offer_reasoning(self._models.info is not None and self._models.info.has_reasoning_switch)
             self._columns.addWidget(panel)
             self._parameters = panel
         return self._parameters
@@ -242,6 +243,8 @@ class ChatPage(QWidget):
         self.loading.setProperty("idle", not loading)
         self.loading.setValue(round(models.loading_fraction * 1000) if loading else 0)
         self.hint.setText(_hint(models))
+        if self._parameters is not None:
+            self._parameters.offer_reasoning(models.info is not None and models.info.has_reasoning_switch)
         self._show_context()
 
     # --- what the owner does ---

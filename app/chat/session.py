@@ -276,6 +276,7 @@ class ChatSession(QObject):
             stop=parameters.stop,
             overflow=overflow,
             answer_prefix=answer_prefix,
+            reasoning=parameters.reasoning,
         )
         self._trees[tree.conversation_id] = tree
         self._answers.begin(request, answer)

@@ -140,6 +140,10 @@
       <translation>浏览…</translation>
     </message>
     <message>
+      <source>By the model</source>
+      <translation>由模型决定</translation>
+    </message>
+    <message>
       <source>Cache</source>
       <translation>缓存</translation>
     </message>
@@ -916,8 +920,16 @@
       <translation>菜单、按钮和消息的语言。</translation>
     </message>
     <message>
+      <source>Off</source>
+      <translation>关</translation>
+    </message>
+    <message>
       <source>Offline mode</source>
       <translation>离线模式</translation>
+    </message>
+    <message>
+      <source>On</source>
+      <translation>开</translation>
     </message>
     <message>
       <source>One a line; the answer ends before the first that appears.</source>
@@ -1090,6 +1102,10 @@
     <message>
       <source>Ready</source>
       <translation>就绪</translation>
+    </message>
+    <message>
+      <source>Reasoning</source>
+      <translation>推理</translation>
     </message>
     <message>
       <source>Recommended</source>
@@ -1662,6 +1678,10 @@
     <message>
       <source>Where should the models be kept?</source>
       <translation>模型应保存在哪里？</translation>
+    </message>
+    <message>
+      <source>Whether the model thinks before it answers. Only some models let it be chosen.</source>
+      <translation>模型在回答前是否思考。只有部分模型允许选择。</translation>
     </message>
     <message>
       <source>Why</source>

@@ -52,7 +52,7 @@ class _Fitter:
 
     def prompt(self, dropped: int) -> Prompt:
         messages = self._without_oldest(dropped)
-        rendered = self._template.render(messages)
+        rendered = self._template.render(messages, reasoning=self._request.reasoning)
         self._warnings += rendered.warnings  # the template gives each only once
         return Prompt(
             self._tokenizer.encode_prompt(rendered.text + self._request.answer_prefix),

@@ -7,8 +7,10 @@ conversation rearranged; one that fails or is missing is replaced by a named fal
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from engine.errors import TemplateError
 from engine.messages import ChatMessage, Role
@@ -18,6 +20,7 @@ from engine.text.template_renderer import RaisedInTemplateError, TemplateRendere
 from engine.text.tokenizer import Tokenizer
 
 Messages = tuple[ChatMessage, ...]
+_THINKING = re.compile(r"{%-?\s*(?:el)?if\b[^%]*\bthinking\b")  # a variable of that name decides something
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,17 @@ class ChatTemplate:
         """Stop strings that the fallback needs where its end-of-turn mark is no token of this vocabulary."""
         return self.fallback.stop if self.source is None else ()
 
-    def render(self, messages: Sequence[ChatMessage]) -> Rendered:
-        """The prompt for an answer to `messages`; never fails for what the template does."""
+    @property
+    def has_reasoning_switch(self) -> bool:
+        return bool(reasoning_switch(self.source))
+
+    def render(self, messages: Sequence[ChatMessage], *, reasoning: bool | None = None) -> Rendered:
+        """The prompt for an answer to `messages`; never fails for what the template does.
+
+        `reasoning` sets the template's switch, where it has one.
+        """
         warnings: list[str] = []
-        text = self._by_template(tuple(messages), warnings) if self.source is not None else None
+        text = self._by_template(tuple(messages), warnings, reasoning) if self.source is not None else None
         if text is None:
             if self.source is None:
                 warnings.append(f"This model carries no chat template; {self.fallback.name} is used instead.")
@@ -86,12 +96,12 @@ class ChatTemplate:
         adds_bos = bool(self.tokens.bos) and text.startswith(self.tokens.bos)
         return Rendered(text, new, adds_bos, opens_reasoning(text))
 
-    def _by_template(self, messages: Messages, warnings: list[str]) -> str | None:
+    def _by_template(self, messages: Messages, warnings: list[str], reasoning: bool | None) -> str | None:
         """The template's text, or None with a warning that says why the fallback is used."""
         first: TemplateError | None = None
         for attempt, change in _rearrangements(messages):
             try:
-                text = self._render_once(attempt)
+                text = self._render_once(attempt, reasoning)
             except TemplateError as error:
                 first = first or error
                 if not isinstance(error, RaisedInTemplateError):
@@ -108,8 +118,8 @@ class ChatTemplate:
         warnings.append(f"{reason} {self.fallback.name} is used instead.")
         return None
 
-    def _render_once(self, messages: Messages) -> str:
-        variables = {
+    def _render_once(self, messages: Messages, reasoning: bool | None) -> str:
+        variables: dict[str, Any] = {
             "messages": [{"role": message.role, "content": message.content} for message in messages],
             "bos_token": self.tokens.bos,
             "eos_token": self.tokens.eos,
@@ -117,8 +127,17 @@ class ChatTemplate:
             "tools": None,
             "documents": None,
         }
+        if reasoning is not None and (switch := reasoning_switch(self.source)):
+            variables[switch] = reasoning
         assert self.source is not None
         return self._renderer.render(self.source, variables)
+
+
+def reasoning_switch(source: str | None) -> str:
+    """The variable by which a template lets reasoning be switched on and off, or an empty string."""
+    if source and "enable_thinking" in source:
+        return "enable_thinking"
+    return "thinking" if source and _THINKING.search(source) else ""
 
 
 def _rearrangements(messages: Messages) -> Iterator[tuple[Messages, str]]:

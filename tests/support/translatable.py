@@ -37,6 +37,7 @@ def _in_tables() -> Iterator[str]:
             yield from (words for _, words in setting.choices)
     for parameter in PARAMETERS:
         yield from (parameter.title, parameter.help, parameter.group)
+        yield from (words for _, words in parameter.choices)
         if parameter.off is not None:
             yield parameter.off[1]
     yield from BUILT_IN

@@ -7,6 +7,7 @@ from typing import Any
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
+    QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
     QLabel,
@@ -46,7 +47,7 @@ class ParameterRow(QWidget):
         explanation = QLabel(tr(parameter.help), self)
         explanation.setObjectName("settingHelp")
         explanation.setWordWrap(True)
-        self.control: QWidget = self._text() if parameter.lines else self._number()
+        self.control: QWidget = self._make_control()
         self.control.setAccessibleName(tr(parameter.title))
         self.control.setAccessibleDescription(tr(parameter.help))
         head = QHBoxLayout()
@@ -71,6 +72,8 @@ class ParameterRow(QWidget):
     def value(self) -> Any:
         if isinstance(self.control, QPlainTextEdit):
             return self.control.toPlainText()
+        if isinstance(self.control, QComboBox):
+            return self.control.currentData()
         assert isinstance(self.control, QSpinBox | QDoubleSpinBox)
         value = self.control.value()
         return round(value, 4) if isinstance(self.parameter.default, float) else value
@@ -80,6 +83,8 @@ class ParameterRow(QWidget):
         if isinstance(self.control, QPlainTextEdit):
             if self.control.toPlainText() != value:
                 self.control.setPlainText(str(value))
+        elif isinstance(self.control, QComboBox):
+            self.control.setCurrentIndex(max(0, self.control.findData(value)))
         else:
             self.control.setValue(value)  # type: ignore[attr-defined]
         self._showing = False
@@ -93,6 +98,20 @@ class ParameterRow(QWidget):
         if not self._showing:
             self.reset.setVisible(self.value != self.parameter.default)
             self.changed.emit(self.parameter.name, self.value)
+
+    def _make_control(self) -> QWidget:
+        if self.parameter.choices:
+            return self._choice()
+        return self._text() if self.parameter.lines else self._number()
+
+    def _choice(self) -> QComboBox:
+        box = QComboBox(self)
+        for value, words in self.parameter.choices:
+            box.addItem(tr(words), value)
+        box.currentIndexChanged.connect(self._tell)
+        box.setMinimumWidth(130)
+        box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        return box
 
     def _number(self) -> QAbstractSpinBox:
         parameter = self.parameter

@@ -82,6 +82,10 @@ class ParametersPanel(QFrame):
             row.show_value(self._values.get(name, row.parameter.default))
         self._show_preset()
 
+    def offer_reasoning(self, offered: bool) -> None:
+        """Whether the loaded model lets its reasoning be switched."""
+        self.rows["reasoning"].setEnabled(offered)
+
     def _fill(self, rows: QVBoxLayout) -> None:
         group = ""
         for parameter in PARAMETERS:

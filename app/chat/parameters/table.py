@@ -25,7 +25,8 @@ class Parameter:
     maximum: float = 0.0
     step: float = 0.0
     off: tuple[float, str] | None = None
-    lines: int = 0  # of text; 0: a number
+    lines: int = 0  # of text; 0: a number, or one of the choices
+    choices: tuple[tuple[str, str], ...] = ()  # (value, words)
 
 
 PROMPT, SAMPLING, LIMITS, OUTPUT = "Instructions", "Sampling", "Limits", "Form of the answer"
@@ -38,6 +39,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Told to the model before everything else: who it is, how it should answer.",
         PROMPT,
         lines=5,
+    ),
+    Parameter(
+        "reasoning",
+        "auto",
+        "Reasoning",
+        "Whether the model thinks before it answers. Only some models let it be chosen.",
+        PROMPT,
+        choices=(("auto", "By the model"), ("on", "On"), ("off", "Off")),
     ),
     Parameter(
         "temperature",
@@ -180,6 +189,7 @@ class Answering:
     sampling: SamplingParams
     max_tokens: int | None
     stop: tuple[str, ...]
+    reasoning: bool | None
 
 
 def changed_only(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,4 +214,5 @@ def answering(values: Mapping[str, Any]) -> Answering:
         grammar=grammar_of(schema) if schema else str(full["grammar"]),
     )
     stop = tuple(line for line in str(full["stop"]).split("\n") if line)
-    return Answering(str(full["system_prompt"]).strip(), sampling, int(full["max_tokens"]) or None, stop)
+    reasoning = {"on": True, "off": False}.get(str(full["reasoning"]))
+    return Answering(str(full["system_prompt"]).strip(), sampling, int(full["max_tokens"]) or None, stop, reasoning)

@@ -15,6 +15,7 @@ import psutil
 from engine.errors import EngineError, OutOfMemoryError, UnsupportedError
 from engine.messages import LoadOptions, ModelInfo
 from engine.text.llama_library import collected_errors, llama
+from engine.text.template import reasoning_switch
 from engine.text.tokenizer import Tokenizer, vocabulary_error
 
 _MICRO_BATCH = 512  # the most tokens in one llama_decode
@@ -96,6 +97,7 @@ class CompatibilityModel:
             isa_tier="",
             threads=self.threads,
             warnings=("Compatibility engine: placement is per layer.", *self.tokenizer.warnings),
+            has_reasoning_switch=bool(reasoning_switch(meta("tokenizer.chat_template") or None)),
         )
 
     # --- loading -----------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ def test_values_in_the_engines_terms():
     assert asked.sampling.temperature == 0.0
     assert asked.sampling.seed == 7
     assert (asked.max_tokens, asked.stop, asked.system_prompt) == (20, ("a", "b "), "Be brief.")
+    assert [answering({"reasoning": value}).reasoning for value in ("auto", "on", "off")] == [None, True, False]
     assert answering({"json_schema": '{"type": "integer"}'}).sampling.grammar.startswith("root ::= ws integer ws")
 
 

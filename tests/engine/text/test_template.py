@@ -179,6 +179,20 @@ def test_constructs_that_templates_use(source: str, expected: str) -> None:
     assert rendered == Rendered(expected + "Hi")
 
 
+def test_reasoning_is_switched_where_the_template_has_a_switch() -> None:
+    switched = template(QWEN3)
+    assert switched.has_reasoning_switch
+    assert not switched.render((USER,), reasoning=True).text.endswith("</think>\n\n")
+    assert switched.render((USER,), reasoning=False).text.endswith("<think>\n\n</think>\n\n")
+    assert switched.render((USER,)).text == switched.render((USER,), reasoning=True).text
+    plain = template(CHATML)
+    assert not plain.has_reasoning_switch
+    assert plain.render((USER,), reasoning=False).text == plain.render((USER,)).text
+    other = template("{% if thinking %}<think>{% endif %}{{ messages[-1].content }}")
+    assert other.has_reasoning_switch
+    assert other.render((USER,), reasoning=True).text == "<think>" + USER.content
+
+
 def test_system_is_folded_in_and_told_once() -> None:
     gemma = template(GEMMA)
     first, second = gemma.render((SYSTEM, USER)), gemma.render((SYSTEM, USER))
