@@ -13,6 +13,7 @@ from app.chat.conversations import Conversations
 from app.chat.parameters.presets import Presets
 from app.chat.search import ConversationSearch
 from app.chat.session import ChatSession
+from app.chat.summaries import Summaries
 from app.chat.titles import Titles
 from app.crash import CrashHandler
 from app.engine_client import Arrival, EngineClient, EngineFactory, make_engine
@@ -81,6 +82,8 @@ class AppContext(QObject):
             self.background,
             self.presets,
         )
+        self.summaries = Summaries(self.client, self.session, self.models, self.problems)
+        self.window.chat_page.remedies.summarise_requested.connect(self.summaries.summarise)
         self.garbage = GarbageCollection(self)
         self.client.drained.connect(self._drained)
         self.window.first_painted.connect(lambda: QTimer.singleShot(0, self.start))
@@ -131,6 +134,7 @@ class AppContext(QObject):
         self.telemetry.handle_all(arrivals)
         self.placement.handle_all(arrivals)
         self.titles.handle_all(arrivals)
+        self.summaries.handle_all(arrivals)
         self.answers.handle_all(arrivals)
 
     def _tell_crash(self) -> None:

@@ -64,7 +64,7 @@ class ChatPage(QWidget):
         self._models = models
         self._problems = problems
         self._edited: Message | None = None
-        self._remedies = Remedies(self, session, models, problems)
+        self.remedies = Remedies(self, session, models, problems)
         self.picker = ModelPicker(theme, models, self)
         self.sidebar_button = QToolButton(self)
         self.top_bar = QHBoxLayout()
@@ -195,7 +195,7 @@ class ChatPage(QWidget):
         if self._parameters is not None:
             self._parameters.show_values(self._session.parameters)
         self._show_path()
-        self._remedies.offer_its_model()
+        self.remedies.offer_its_model()
         self.composer.setFocus()
 
     def _cancel_edit(self) -> None:
@@ -225,7 +225,7 @@ class ChatPage(QWidget):
         self._show_context()
         error = message.details.get("error")
         if message.status is Status.FAILED and error is not None:
-            self._remedies.offer(message, error)
+            self.remedies.offer(message, error)
 
     def _show_context(self) -> None:
         """The ring: what the last measured answer on screen used."""
@@ -253,7 +253,7 @@ class ChatPage(QWidget):
         if self._edited is not None:
             self._send_edit(text)
             return
-        if not self._remedies.can_answer():
+        if not self.remedies.can_answer():
             return
         attachments = stored(self.attachments.attachments)
         self.composer.clear()
@@ -271,7 +271,7 @@ class ChatPage(QWidget):
                 self._problems.clear(ANSWER_PROBLEM)
                 self._session.regenerate(message.id)
             case "continue":
-                if self._remedies.can_answer():
+                if self.remedies.can_answer():
                     self._session.continue_answer(message.id)
             case "edit":
                 self._edited = message
@@ -302,7 +302,7 @@ class ChatPage(QWidget):
             self._act("edit", questions[-1])
 
     def _send_edit(self, text: str) -> None:
-        if self._edited is not None and (self._edited.role == "assistant" or self._remedies.can_answer()):
+        if self._edited is not None and (self._edited.role == "assistant" or self.remedies.can_answer()):
             self._session.edit(self._edited.id, text)
             self._edited = None
             self.composer.end_edit()

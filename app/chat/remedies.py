@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
+from app.chat.prompting import first_kept
 from app.chat.session import ChatSession
 from app.model_controller import ModelController
 from app.problems import Action, Problem, Problems
@@ -23,6 +24,8 @@ MODEL_PROBLEM = "conversation-model"
 
 
 class Remedies(QObject):
+    summarise_requested = Signal(object)  # Message, to be answered again afterwards
+
     def __init__(self, page: ChatPage, session: ChatSession, models: ModelController, problems: Problems) -> None:
         super().__init__(page)
         self._page = page
@@ -54,13 +57,24 @@ class Remedies(QObject):
             )
             longer = self._longer_context()
             more = (Action(tr("Load with {count} tokens of context", count=f"{longer:,}"), self._grow_context),)
-            actions: tuple[Action, ...] = (trim, *(more if longer else ()), Action(tr("Stop here"), lambda: None))
+            summarise = Action(tr("Summarise the oldest messages"), lambda: self.summarise_requested.emit(message))
+            shorter = (summarise,) if self._can_summarise(message) else ()
+            stop = Action(tr("Stop here"), lambda: None)
+            actions: tuple[Action, ...] = (trim, *shorter, *(more if longer else ()), stop)
         else:
             again = Action(tr("Try again"), lambda: self._session.regenerate(message.id), primary=True)
             go_on = Action(tr("Continue"), lambda: self._session.continue_answer(message.id))
             actions = (again, go_on) if message.content else (again,)
         self._problems.show(
             Problem(ANSWER_PROBLEM, error["cause"], error.get("done", ""), error.get("remedy", ""), actions)
+        )
+
+    def _can_summarise(self, message: Message) -> bool:
+        tree = self._session.tree
+        return (
+            tree is not None
+            and message.parent_id is not None
+            and (first_kept(tree.path_to(message.parent_id)) is not None)
         )
 
     def _longer_context(self) -> int:

@@ -12,7 +12,7 @@ from app.chat.answers import Answers
 from app.chat.conversations import Conversations
 from app.chat.generation import Generation
 from app.chat.parameters.table import answering
-from app.chat.prompting import can_continue, prompt_messages
+from app.chat.prompting import SUMMARY, can_continue, prompt_messages
 from app.store.records import Message, Status, new_id
 from app.store.store_thread import StoreThread
 from app.store.tree import ConversationTree
@@ -229,6 +229,12 @@ class ChatSession(QObject):
 
     def can_continue(self, message: Message) -> bool:
         return self._tree is not None and message.id in self._tree and can_continue(self._tree, message.id)
+
+    def put_summary(self, message: Message, summary: str) -> None:
+        """From now on the model is told `summary` instead of what stands before `message`."""
+        message.details[SUMMARY] = summary
+        self._put([message])
+        self.message_replaced.emit(message)
 
     def delete(self, message_id: str) -> list[Message]:
         """Take a message and what follows it out; `undelete` takes the result."""

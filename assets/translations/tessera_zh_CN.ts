@@ -424,6 +424,10 @@
       <translation>根据大小估算；点击该行可读取文件自身的头信息。</translation>
     </message>
     <message>
+      <source>Everything above is told to the model as this summary:</source>
+      <translation>以上内容以此摘要告知模型：</translation>
+    </message>
+    <message>
       <source>Everything stays on this computer.</source>
       <translation>一切都留在这台电脑上。</translation>
     </message>
@@ -1342,6 +1346,14 @@
     <message>
       <source>Stopping…</source>
       <translation>正在停止…</translation>
+    </message>
+    <message>
+      <source>Summarise the oldest messages</source>
+      <translation>概括最早的消息</translation>
+    </message>
+    <message>
+      <source>Summarising the oldest messages…</source>
+      <translation>正在概括最早的消息…</translation>
     </message>
     <message>
       <source>System prompt</source>

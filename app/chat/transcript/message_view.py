@@ -14,6 +14,7 @@ from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.plain_view import AttachmentView, NoteView, PlainView, ReasoningView, ThinkingHeader
 from app.chat.transcript.style import TranscriptStyle
 from app.store.records import Message, Status
+from app.translation import tr
 from engine.text.reasoning import ReasoningSplitter, Segment
 
 FOOTER_HEIGHT = 34.0
@@ -109,8 +110,10 @@ class MessageView:
         if self.is_answer:
             self.feed_slice()
         else:
-            self._head = [self._attachment(item) for item in self.message.details.get("attachments", ())]
-            if self.message.content or not self._head:
+            self._head = self._summary() + [
+                self._attachment(item) for item in self.message.details.get("attachments", ())
+            ]
+            if self.message.content or not self.message.details.get("attachments"):
                 self._body = self._pieces(self.message.content, PlainView)
             self._fed = len(self.message.content)
         self._make_notes()
@@ -264,6 +267,16 @@ class MessageView:
             view.estimate(self._width)
             views.append(view)
         return views
+
+    def _summary(self) -> list[BlockView]:
+        """What the model is told instead of everything above, in plain sight."""
+        summary = self.message.details.get("summary_before")
+        if not summary:
+            return []
+        words = tr("Everything above is told to the model as this summary:") + f"\n{summary}"
+        note = NoteView(self._style, words, serious=False)
+        note.estimate(self._width)
+        return [note]
 
     def _attachment(self, stored: dict[str, Any]) -> BlockView:
         view = AttachmentView(self._style, stored["name"], stored.get("pages", 0), len(stored["text"]))

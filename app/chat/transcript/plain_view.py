@@ -22,6 +22,7 @@ class PlainView(BlockView):
     def __init__(self, style: TranscriptStyle, source: str, part: int = 0, *, is_last: bool = True) -> None:
         super().__init__(style, source)
         self.part, self.is_last = part, is_last
+        self.gap = 0.0 if part else 10.0  # below a file's name or a summary
         self.break_before = "\n" if part else "\n\n"
 
     @property
