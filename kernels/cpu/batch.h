@@ -29,6 +29,7 @@ class Batch {
     return block_tables_.data() + static_cast<size_t>(sequence) * static_cast<size_t>(table_blocks_);
   }
   int table_blocks() const { return table_blocks_; }
+  int sequence_count() const { return sequence_count_; }
   int largest_token() const { return largest_token_; }
 
   // Throws std::invalid_argument unless every position fits its block table, every block it needs is one of the

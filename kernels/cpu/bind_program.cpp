@@ -26,6 +26,15 @@ auto copy(const Array& array) {
   return std::vector<std::remove_const_t<typename Array::Scalar>>(array.data(), array.data() + array.size());
 }
 
+// A copy, as a numpy array.
+nb::object ints(const int32_t* values, std::initializer_list<size_t> shape) {
+  size_t count = 1;
+  for (const size_t n : shape) count *= n;
+  auto* const copied = new std::vector<int32_t>(values, values + count);
+  const nb::capsule owner(copied, [](void* p) noexcept { delete static_cast<std::vector<int32_t>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, int32_t>(copied->data(), shape.size(), shape.begin(), owner));
+}
+
 // A contiguous buffer of any element type; held until the last owner lets go (which happens with the GIL held).
 struct Held {
   uint8_t* data;
@@ -164,7 +173,18 @@ void bind_program(nb::module_& m) {
                              static_cast<int>(tables.shape(0)), static_cast<int>(tables.shape(1)), copy(outputs));
           },
           "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a)
-      .def("__len__", &Batch::size);
+      .def("__len__", &Batch::size)
+      .def_prop_ro("tokens", [](const Batch& self) { return ints(self.tokens().data(), {self.tokens().size()}); })
+      .def_prop_ro("positions",
+                   [](const Batch& self) { return ints(self.positions().data(), {self.positions().size()}); })
+      .def_prop_ro("sequences",
+                   [](const Batch& self) { return ints(self.sequences().data(), {self.sequences().size()}); })
+      .def_prop_ro("block_tables",
+                   [](const Batch& self) {
+                     return ints(self.block_table(0), {static_cast<size_t>(self.sequence_count()),
+                                                       static_cast<size_t>(self.table_blocks())});
+                   })
+      .def_prop_ro("outputs", [](const Batch& self) { return ints(self.outputs().data(), {self.outputs().size()}); });
 
   nb::class_<Program> program(m, "Program");
   program.def(nb::init<const std::string&>(), "tier"_a = "auto");

@@ -100,6 +100,8 @@ class Operations:
 
     def _launch(self, name: str, grid: tuple[int, ...], threads: int, *args: int | float, shared: int = 0) -> None:
         x, y, z = (*grid, 1, 1)[:3]
+        if x == 0 or y == 0 or z == 0:  # a batch without outputs has no rows there
+            return
         self._kernels.launch(name, (x, y, z), (threads, 1, 1), args, shared, self.stream)
 
     # ---- rows ----

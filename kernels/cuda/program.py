@@ -1,0 +1,330 @@
+"""A forward pass over the CUDA kernels, with the interface of `kernels._cpu.Program`.
+
+What is captured once for the CPU can so be captured for a device: the same handles, operations and batches. Operations
+are launched one by one, in order; sizes come from the batch, addresses are bound at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels._cpu import QUANT_TYPES
+from kernels.cuda.kernel_set import KernelSet
+from kernels.cuda.memory import Memory
+from kernels.cuda.operations import (
+    GELU,
+    SILU,
+    Cache,
+    ExpertTable,
+    Matrix,
+    Operations,
+)
+from kernels.cuda.run import Run, Value, attend, multiply_experts
+
+if TYPE_CHECKING:
+    from kernels._cpu import Batch, Buffer, Floats, Ints, ThreadPool
+
+_ACTIVATIONS = {"silu": SILU, "gelu": GELU}
+
+
+@dataclass
+class Weight:
+    type_id: int
+    rows: int
+    cols: int
+    count: int
+    address: int = 0
+    owner: object = None
+
+    @property
+    def matrix_bytes(self) -> int:
+        _, elements, size = QUANT_TYPES[self.type_id]
+        return self.cols // elements * size * self.rows
+
+    def matrix(self) -> Matrix:
+        return Matrix(self.address, self.type_id, self.rows, self.cols)
+
+
+@dataclass
+class KvLayer:
+    dims: tuple[int, int, int, int, int]  # type_id, kv_heads, key_dim, value_dim, block_tokens
+    keys: int = 0
+    values: int = 0
+    owners: tuple[object, ...] = ()
+
+    def cache(self) -> Cache:
+        return Cache(self.keys, self.values, *self.dims)
+
+
+@dataclass
+class Bank:
+    """The pointer tables of one `experts` operation, rebuilt when its weights or its mask change."""
+
+    weights: tuple[int, int, int]
+    mask: int | None
+    tables: tuple[int, int, int] | None = None
+
+
+@dataclass
+class CudaProgram:
+    """Not for several threads at once. Raises ValueError where the kernels refuse an operation, LaunchError when one
+    fails, RuntimeError where something is not bound."""
+
+    kernels: KernelSet
+    memory: Memory
+    tier: str = "cuda"
+    _values: list[Value] = field(default_factory=list)
+    _weights: list[Weight] = field(default_factory=list)
+    _kv_layers: list[KvLayer] = field(default_factory=list)
+    _masks: list[NDArray[np.bool_]] = field(default_factory=list)
+    _banks: list[Bank] = field(default_factory=list)
+    _operations: list[Callable[[Run], None]] = field(default_factory=list)
+    _last: tuple[int, int] = (0, 0)  # rows per token and per output of the last run
+
+    # ---- handles ----
+
+    def value(self, width: int, ids: bool = False) -> int:
+        self._values.append(Value(width, ids))
+        return len(self._values) - 1
+
+    def weight(self, type_id: int, rows: int, cols: int, count: int = 1) -> int:
+        if type_id not in QUANT_TYPES or cols % QUANT_TYPES[type_id][1]:
+            raise ValueError(f"weight: no CUDA kernel for type {type_id} with {cols} columns")
+        self._weights.append(Weight(type_id, rows, cols, count))
+        return len(self._weights) - 1
+
+    def bind_weight(self, handle: int, buffer: Buffer, offset: int = 0) -> None:
+        """`buffer` is memory of the device: 16-byte aligned from `offset` on; held until rebound."""
+        weight = self._weights[handle]
+        address, owner = self.memory.borrow(buffer, offset, weight.matrix_bytes * weight.count)
+        if address % 16:
+            raise ValueError(f"bind_weight: weight {handle} is not 16-byte aligned")
+        weight.address, weight.owner = address, owner
+        self._forget_tables(lambda bank: handle in bank.weights)
+
+    def kv_layer(self, kv_heads: int, key_dim: int, value_dim: int, type_id: int, block_tokens: int) -> int:
+        Cache(0, 0, type_id, kv_heads, key_dim, value_dim, block_tokens)  # refuses what no kernel reads
+        self._kv_layers.append(KvLayer((type_id, kv_heads, key_dim, value_dim, block_tokens)))
+        return len(self._kv_layers) - 1
+
+    def bind_kv(self, handle: int, keys: Buffer, values: Buffer) -> None:
+        layer = self._kv_layers[handle]
+        (layer.keys, key_owner), (layer.values, value_owner) = (self.memory.borrow(b, 0, 0) for b in (keys, values))
+        layer.owners = key_owner, value_owner
+
+    def expert_mask(self, experts: int) -> int:
+        self._masks.append(np.ones(experts, np.bool_))
+        return len(self._masks) - 1
+
+    def set_expert_mask(self, handle: int, present: NDArray[np.bool_]) -> None:
+        self._masks[handle] = np.array(present, np.bool_)
+        self._forget_tables(lambda bank: bank.mask == handle)
+
+    def _forget_tables(self, concerns: Callable[[Bank], bool]) -> None:
+        for bank in self._banks:
+            if bank.tables and concerns(bank):
+                for table in bank.tables:
+                    self.memory.free(table)
+                bank.tables = None
+
+    # ---- operations ----
+
+    def embed(self, table: int, out: int) -> None:
+        self._set_domain(out, False)
+        self._operations.append(
+            lambda run: run.operations.embed(self._bound(table).matrix(), run.tokens, run.at(out), run.n)
+        )
+
+    def rms_norm(self, x: int, weight: int, out: int, eps: float, group: int = 0) -> None:
+        width, outputs = self._values[x].width, self._follow(x, out)
+        group = group or width
+
+        def do(run: Run) -> None:
+            n = run.rows(outputs) * (width // group)
+            run.operations.rms_norm(run.at(x), self._bound(weight).address, run.at(out), n, group, eps)
+
+        self._operations.append(do)
+
+    def linear(self, x: int, weights: Sequence[int], biases: Sequence[int | None], outs: Sequence[int]) -> None:
+        outputs = self._values[x].outputs
+        for out in outs:
+            self._set_domain(out, outputs)
+        biases = biases or [None] * len(weights)
+
+        def do(run: Run) -> None:
+            n = run.rows(outputs)
+            for weight, bias, out in zip(weights, biases, outs, strict=True):
+                matrix = self._bound(weight).matrix()
+                rows = run.packed(run.at(x), n, matrix.cols, matrix.type_id)
+                bias_at = 0 if bias is None else self._bound(bias).address
+                run.operations.linear(matrix, rows, run.at(out), n, bias_at)
+            run.forget_packed()
+
+        self._operations.append(do)
+
+    def rope(
+        self,
+        x: int,
+        heads: int,
+        head_dim: int,
+        rope_dim: int,
+        mode: Literal["norm", "neox"],
+        frequencies: Floats,
+        magnitude: float = 1.0,
+    ) -> None:
+        frequencies = np.array(frequencies, np.float32)
+
+        def do(run: Run) -> None:
+            table = run.rope_table(frequencies, magnitude)
+            run.operations.rope(run.at(x), table, run.n, heads, head_dim, rope_dim // 2, mode == "neox")
+
+        self._operations.append(do)
+
+    def attention(self, q: int, k: int, v: int, kv: int, out: int, heads: int, scale: float, window: int = 0) -> None:
+        self._set_domain(out, False)
+
+        def do(run: Run) -> None:
+            layer = self._kv_layers[kv]
+            if not layer.owners:
+                raise RuntimeError(f"run: attention: KV layer {kv} is not bound")
+            cache = layer.cache()
+            run.operations.kv_store(cache, run.at(k), run.at(v), run.places, run.n)
+            attend(run, cache, run.at(q), run.at(out), heads, scale, window)
+
+        self._operations.append(do)
+
+    def glu(self, gate: int, up: int, out: int, activation: Literal["silu", "gelu"] = "silu") -> None:
+        width, outputs, kind = self._values[out].width, self._follow(gate, out), _ACTIVATIONS[activation]
+        self._operations.append(
+            lambda run: run.operations.glu(run.at(gate), run.at(up), run.at(out), run.rows(outputs) * width, kind)
+        )
+
+    def router(
+        self,
+        logits: int,
+        out_ids: int,
+        out_weights: int,
+        top_k: int,
+        gating: Literal["softmax", "sigmoid"] = "softmax",
+        normalise: bool = True,
+        scale: float = 1.0,
+    ) -> None:
+        experts, outputs = self._values[logits].width, self._follow(logits, out_ids, out_weights)
+        self._values[out_ids].ids = True
+        sigmoid = gating == "sigmoid"
+        self._operations.append(
+            lambda run: run.operations.router(
+                run.at(logits), run.at(out_ids), run.at(out_weights), run.rows(outputs), experts, top_k, sigmoid,
+                normalise, scale,
+            )
+        )  # fmt: skip
+
+    def experts(
+        self,
+        x: int,
+        ids: int,
+        weights: int,
+        gate: int,
+        up: int,
+        down: int,
+        out: int,
+        activation: Literal["silu", "gelu"] = "silu",
+        mask: int | None = None,
+    ) -> None:
+        outputs, top_k, kind = self._follow(x, out), self._values[ids].width, _ACTIVATIONS[activation]
+        bank = Bank((gate, up, down), mask)
+        self._banks.append(bank)
+
+        def do(run: Run) -> None:
+            tables = self._tables(bank)
+            at = (run.at(x), run.at(ids), run.at(weights), run.at(out))
+            multiply_experts(run, *tables, *at, run.rows(outputs), top_k, kind)
+
+        self._operations.append(do)
+
+    def add(self, a: int, b: int, out: int) -> None:
+        width, outputs = self._values[out].width, self._follow(a, out)
+        self._operations.append(
+            lambda run: run.operations.add(run.at(a), run.at(b), run.at(out), run.rows(outputs) * width)
+        )
+
+    def scale(self, x: int, factor: float) -> None:
+        width, outputs = self._values[x].width, self._values[x].outputs
+        self._operations.append(
+            lambda run: run.operations.scale(run.at(x), run.at(x), run.rows(outputs) * width, factor)
+        )
+
+    def select_rows(self, x: int, out: int) -> None:
+        width = self._values[x].width
+        self._set_domain(out, True)
+        self._operations.append(
+            lambda run: run.operations.select_rows(run.at(x), run.outputs, run.at(out), run.output_count, width)
+        )
+
+    def finish(self, fuse: bool = True) -> None:
+        """Nothing is fused yet across operations."""
+
+    def _set_domain(self, out: int, outputs: bool) -> None:
+        self._values[out].outputs = outputs
+
+    def _follow(self, x: int, *outs: int) -> bool:
+        """`outs` have as many rows as x: one per output, or one per token."""
+        for out in outs:
+            self._values[out].outputs = self._values[x].outputs
+        return self._values[x].outputs
+
+    def _bound(self, handle: int) -> Weight:
+        weight = self._weights[handle]
+        if not weight.address:
+            raise RuntimeError(f"run: weight {handle} is not bound")
+        return weight
+
+    def _tables(self, bank: Bank) -> tuple[ExpertTable, ExpertTable, ExpertTable]:
+        weights = [self._bound(handle) for handle in bank.weights]
+        if bank.tables is None:
+            pointers = []
+            for weight in weights:
+                addresses = weight.address + weight.matrix_bytes * np.arange(weight.count, dtype=np.uint64)
+                present = np.ones(weight.count, np.bool_) if bank.mask is None else self._masks[bank.mask]
+                pointers.append(self.memory.put(np.where(present, addresses, np.uint64(0)).astype(np.uint64)))
+            bank.tables = pointers[0], pointers[1], pointers[2]
+        gate, up, down = (
+            ExpertTable(table, w.type_id, w.count, w.rows, w.cols)
+            for table, w in zip(bank.tables, weights, strict=True)
+        )
+        return gate, up, down
+
+    # ---- execution ----
+
+    def run(self, pool: ThreadPool | None, batch: Batch, begin: int = 0, end: int = -1) -> None:
+        """Operations begin … end for one batch. `pool` is the CPU's and not used."""
+        with Run(Operations(self.kernels), self.memory, self._values, batch) as run:
+            for operation in self._operations[begin : len(self._operations) if end < 0 else end]:
+                operation(run)
+            self._last = run.n, run.output_count
+
+    def read(self, value: int) -> Any:
+        """[rows, width] of the last run, copied from the device."""
+        found = self._values[value]
+        rows = self._last[found.outputs]
+        return self.memory.get(found.address, (rows, found.width), np.int32 if found.ids else np.float32)
+
+    def write(self, value: int, rows: Floats | Ints) -> None:
+        found = self._values[value]
+        if rows.shape[1] != found.width:
+            raise ValueError(f"write: value {value} has {found.width} columns, not {rows.shape[1]}")
+        found.reserve(self.memory, len(rows))
+        self.memory.set(found.address, rows)
+
+    @property
+    def operation_count(self) -> int:
+        return len(self._operations)
+
+    @property
+    def step_count(self) -> int:
+        return len(self._operations)

@@ -1,0 +1,208 @@
+"""One run of a CudaProgram: the batch on the device, scratch memory, and operations of several launches."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from kernels.cuda.memory import Memory
+from kernels.cuda.operations import (
+    EXTENT_BYTES,
+    K_TYPES,
+    MATVEC_MOST,
+    QUERY_ROWS,
+    Cache,
+    ExpertTable,
+    Items,
+    Operations,
+    Places,
+    Rows,
+    int8_bytes,
+    is_float,
+    partitions_for,
+    prefill_items,
+)
+
+if TYPE_CHECKING:
+    from kernels._cpu import Batch, Floats
+
+
+@dataclass
+class Value:
+    width: int
+    ids: bool = False
+    outputs: bool = False  # a row per output; else per token. As its last writer left it
+    address: int = 0
+    capacity: int = 0  # rows
+
+    def reserve(self, memory: Memory, rows: int) -> None:
+        """Room for `rows` rows. What was written before is kept only where there is room already."""
+        if rows > self.capacity:
+            if self.address:
+                memory.free(self.address)
+            self.address, self.capacity = memory.allocate(max(1, rows) * self.width * 4), rows
+
+
+class Run:
+    """Everything of one batch; use as a context, which ends its scratch memory."""
+
+    def __init__(self, operations: Operations, memory: Memory, values: list[Value], batch: Batch) -> None:
+        self.operations = operations
+        self.n, self.output_count = len(batch), len(batch.outputs)
+        self._memory, self._values, self._batch = memory, values, batch
+        self._scratch: dict[Hashable, int] = {}
+        for value in values:
+            value.reserve(memory, max(self.n, self.output_count))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for address in self._scratch.values():
+            self._memory.free(address)
+
+    def rows(self, outputs: bool) -> int:
+        return self.output_count if outputs else self.n
+
+    def at(self, value: int) -> int:
+        return self._values[value].address
+
+    def scratch(self, name: Hashable, size: int) -> int:
+        """Memory until the end of the run, one for each name, which always asks for the same size."""
+        if name not in self._scratch:
+            self._scratch[name] = self._memory.allocate(max(1, size))
+        return self._scratch[name]
+
+    def _array(self, name: Hashable, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> int:
+        if name not in self._scratch:
+            self._scratch[name] = self._memory.put(array)
+        return self._scratch[name]
+
+    # ---- the batch ----
+
+    @property
+    def tokens(self) -> int:
+        return self._array("tokens", self._batch.tokens)
+
+    @property
+    def positions(self) -> int:
+        return self._array("positions", self._batch.positions)
+
+    @property
+    def outputs(self) -> int:
+        return self._array("outputs", self._batch.outputs)
+
+    @property
+    def places(self) -> Places:
+        tables = self._batch.block_tables
+        sequences = self._array("sequences", self._batch.sequences)
+        return Places(self.positions, sequences, self._array("tables", tables), tables.shape[1])
+
+    def prefill_items(self, heads_per_kv: int) -> Items:
+        order, items = prefill_items(self._batch.positions, self._batch.sequences, heads_per_kv)
+        names = ("order", heads_per_kv), ("items", heads_per_kv)
+        return Items(self._array(names[0], order), self._array(names[1], items), len(items))
+
+    def partitions(self, window: int) -> int:
+        return max(partitions_for(int(position), window) for position in self._batch.positions)
+
+    def rope_table(self, frequencies: Floats, magnitude: float) -> int:
+        """Once per run for all layers that turn alike."""
+        name = "rope", frequencies.tobytes(), magnitude
+        if name not in self._scratch:
+            table, pairs = self.scratch(name, self.n * 2 * frequencies.size * 4), frequencies.size
+            given = self._array(("frequencies", frequencies.tobytes()), frequencies)
+            self.operations.rope_table(self.positions, given, table, self.n, pairs, magnitude)
+        return self._scratch[name]
+
+    # ---- activations as matrices take them ----
+
+    def packed(self, x: int, n: int, cols: int, type_id: int) -> Rows:
+        """Rows x in the form of this weight type; made once for the matrices that share them, until forget_packed."""
+        if is_float(type_id):
+            return Rows(x)
+        name = "packed", x, n, cols, type_id in K_TYPES
+        sizes = int8_bytes(n, cols)
+        if name not in self._scratch:
+            values = self.scratch(name, sizes[0])
+            rows = Rows(values, self.scratch((*name, "facts"), sizes[1]))
+            self.operations.quantize(x, rows, n, cols, type_id)
+        return Rows(self._scratch[name], self._scratch[*name, "facts"])
+
+    def forget_packed(self) -> None:
+        """To be called when the rows may change."""
+        for name in [name for name in self._scratch if isinstance(name, tuple) and name[0] == "packed"]:
+            self._memory.free(self._scratch.pop(name))
+
+
+def attend(run: Run, cache: Cache, q: int, out: int, heads: int, scale: float, window: int) -> None:
+    """With few tokens a block takes one and a part of its keys, with many a block takes 64 query rows and all keys."""
+    per_kv = heads // cache.kv_heads
+    if run.n > MATVEC_MOST and max(cache.key_dim, cache.value_dim) <= 256 and per_kv <= QUERY_ROWS:
+        items = run.prefill_items(per_kv)
+        run.operations.attention_prefill(cache, q, out, run.places, items, heads, scale, window)
+        return
+    partitions = run.partitions(window)
+    rows = run.n * heads * partitions
+    partials = run.scratch(("partials", rows, cache.value_dim), rows * cache.value_dim * 4)
+    extents = run.scratch(("extents", rows), rows * EXTENT_BYTES)
+    run.operations.attention_decode(
+        cache, q, out, run.places, run.n, heads, scale, window, partitions, partials, extents
+    )
+
+
+def multiply_experts(
+    run: Run,
+    gate: ExpertTable,
+    up: ExpertTable,
+    down: ExpertTable,
+    x: int,
+    ids: int,
+    weights: int,
+    out: int,
+    n: int,
+    top_k: int,
+    activation: int,
+) -> None:
+    """out = the weighted sum over the experts that are here: fused for few rows, grouped by expert for many."""
+    operations, hidden = run.operations, run.scratch(("hidden", n, gate.rows), n * top_k * gate.rows * 4)
+    if n <= MATVEC_MOST and gate[1:] == up[1:]:
+        rows = run.packed(x, n, gate.cols, gate.type_id)
+        operations.experts_gate_up(gate, up, ids, rows, hidden, n, top_k, activation)
+        rows = run.packed(hidden, n * top_k, down.cols, down.type_id)
+        operations.experts_down(down, ids, weights, rows, out, n, top_k)
+    else:
+        _multiply_grouped(run, gate, up, down, x, ids, hidden, n, top_k, activation)
+        product = run.scratch(("product", n, down.rows), n * top_k * down.rows * 4)
+        operations.combine_experts(down, ids, weights, product, out, n, down.rows, top_k)
+    run.forget_packed()
+
+
+def _multiply_grouped(
+    run: Run,
+    gate: ExpertTable,
+    up: ExpertTable,
+    down: ExpertTable,
+    x: int,
+    ids: int,
+    hidden: int,
+    n: int,
+    top_k: int,
+    activation: int,
+) -> None:
+    operations, pairs_count = run.operations, n * top_k
+    starts = run.scratch(("starts", gate.experts), (gate.experts + 1) * 4)
+    pairs = run.scratch(("pairs", pairs_count), pairs_count * 4)
+    ups = run.scratch(("ups", pairs_count, up.rows), pairs_count * up.rows * 4)
+    product = run.scratch(("product", n, down.rows), pairs_count * down.rows * 4)
+    operations.group_pairs(gate, ids, starts, pairs, n, top_k)
+    for table, to in ((gate, hidden), (up, ups)):
+        rows = run.packed(x, n, table.cols, table.type_id)
+        operations.experts_matmul(table, starts, pairs, rows, to, n, top_k)
+    operations.glu(hidden, ups, hidden, pairs_count * gate.rows, activation)
+    rows = run.packed(hidden, pairs_count, down.cols, down.type_id)
+    operations.experts_matmul(down, starts, pairs, rows, product, n, 1)
