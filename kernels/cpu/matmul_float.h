@@ -50,15 +50,15 @@ struct FloatPanels {
 
   // `count` values of kLanes rows.
   static void unpack_values(const uint8_t* const* rows, size_t offset, int lane, int count, PanelFloat& panel) {
-    int k = 0;
-    for (; k + 4 <= count; k += 4) {
+    size_t k = 0;
+    for (; k + 4 <= static_cast<size_t>(count); k += 4) {
       __m128i row[kLanes];
       for (int r = 0; r < kLanes; ++r) row[r] = _mm_castps_si128(Load::load4(rows[r] + offset + k * Load::kBytes));
       vi out[4];
       transpose(row, out);
-      for (int i = 0; i < 4; ++i) store_i(&panel.w[k + i][lane], out[i]);
+      for (size_t i = 0; i < 4; ++i) store_i(&panel.w[k + i][lane], out[i]);
     }
-    for (; k < count; ++k)
+    for (; k < static_cast<size_t>(count); ++k)
       for (int r = 0; r < kLanes; ++r) panel.w[k][lane + r] = Load::load1(rows[r] + offset + k * Load::kBytes);
   }
   static void unpack(const uint8_t* const* rows, size_t offset, int half, PanelFloat& panel) {
