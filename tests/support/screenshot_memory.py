@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
+from engine.messages import ErrorInfo, MigrationProgress, ModelLoaded, PlacementRolledBack, ResidencyTold
 from engine.placement.hardware.catalogue import machine
+from engine.runtime.devices.open import emulated_machine
+from engine.telemetry.snapshot import GPUReading, TelemetrySnapshot
+from tests.support.residency import residency_of
+from tests.support.scripted_engine import model_info
 from tests.support.shapes import published_shape
 
 GiB = 1 << 30
@@ -24,6 +31,7 @@ def memory_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
     yield "memory-large", _open(stage, "Kimi K2", "kimi-k2-q4_k_m", "RTX 5090", 1024 * GiB)
     yield "memory-dense", _open(stage, "Llama 3.1 8B", "llama-3.1-8b-q4_k_m", "RTX 3060 12GB")
     yield "memory-no-gpu", _open(stage, "Llama 3.1 8B", "llama-3.1-8b-q4_k_m", "")
+    yield from _live_pages(stage)
     stage.has_model = False
     context = stage.start()
     context.window.show_page("memory")
@@ -40,3 +48,48 @@ def _open(stage: Any, name: str, shape: str, gpu: str, ram: int = 64 * GiB) -> Q
     context.window.show_page("memory")
     stage.settle(1.2)
     return context.window
+
+
+def _live_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
+    """A model that runs on a device: what the engine tells, a drag, a migration, and one that was taken back."""
+    window = _open(stage, "Qwen3 30B A3B", "qwen3-30b-a3b-q4_k_m", "")
+    context, engine = stage.context, stage.engine
+    path = context.models.info.path
+    told = residency_of(published_shape("qwen3-30b-a3b-q4_k_m"), emulated_machine(), 6 * GiB)
+    context.telemetry.close()
+    engine.emit(ModelLoaded(replace(model_info(path, "Qwen3 30B A3B"), device="emulated (fast kernels)"), 2.0))
+    engine.emit(ResidencyTold(told))
+    stage.settle(1.0)
+    for tick in range(240):
+        context.telemetry._tokens.add(tick / 4, 7 + round(2 * math.sin(tick / 9)) if tick > 60 else 0)
+        context.telemetry.take(_snapshot(tick))
+    stage.settle(0.3)
+    yield "memory-live", window
+    page = window.page("memory")
+    page.budget.slider.setValue(9 * 1024)
+    stage.settle(0.5)
+    yield "memory-drag", window
+    page.budget.choose(9 * GiB)
+    engine.emit(MigrationProgress(9 * GiB, int(1.3 * GiB), 3 * GiB))
+    stage.settle(0.4)
+    yield "memory-moving", window
+    error = ErrorInfo("OutOfMemoryError", "The driver gave 8.2 GiB and no more.", "Everything was moved back.")
+    engine.emit(PlacementRolledBack(9 * GiB, error, told))
+    stage.settle(0.5)
+    yield "memory-rolled-back", window
+
+
+def _snapshot(tick: int) -> TelemetrySnapshot:
+    wave = math.sin(tick / 17)
+    gpu = GPUReading("RTX 4070", 12 * GiB, 7 * GiB, 6 * GiB, 0.55 + 0.2 * wave, (1.1 + wave) * 4e8, 3e7)
+    return TelemetrySnapshot(
+        tick / 4,
+        64 * GiB,
+        24 * GiB,
+        int((2 + 0.3 * wave) * GiB),
+        int((9 + tick / 100) * GiB),
+        0.4 + 0.25 * math.cos(tick / 11),
+        0.3,
+        max(0.0, 9e8 * math.cos(tick / 40)) if tick < 90 else 0.0,
+        (gpu,),
+    )

@@ -1,0 +1,148 @@
+"""What the page says of a change on its way: an engine that plays scripts, so that each moment can be looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.placement.map_cells import GPU, MOVING, RAM
+from engine.messages import (
+    AskResidency,
+    ErrorInfo,
+    MigrationProgress,
+    PlacementChanged,
+    PlacementRolledBack,
+    ResidencyTold,
+    SetBudget,
+)
+from engine.runtime.devices.open import emulated_machine
+from tests.support.residency import residency_of
+from tests.support.scripted_engine import model_info
+from tests.support.shapes import published_shape
+
+GiB = 1 << 30
+SHAPE = "qwen3-30b-a3b-q4_k_m"
+
+
+def told(budget: int):
+    return residency_of(published_shape(SHAPE), emulated_machine(), budget)
+
+
+class Played:
+    def __init__(self, app, qtbot) -> None:
+        self.app, self.engine, self.qtbot = app, app.engine, qtbot
+        self.page = app.window.page("memory")
+        self.live = app.context.placement.live
+
+    def emit(self, event) -> None:
+        self.engine.emit(event)
+        self.qtbot.wait(60)
+
+    def sent(self, kind) -> list:
+        return [command for command in self.engine.commands if isinstance(command, kind)]
+
+
+@pytest.fixture
+def played(start, qtbot):
+    def prepare(engine) -> None:
+        path = "/models/scripted.gguf"
+        engine.info = replace(model_info(path), device="emulated (fast kernels)")
+
+    app = start(prepare)
+    app.context.placement.read_shape = lambda _path: published_shape(SHAPE)
+    app.window.show_page("memory")
+    app.engine.emit(ResidencyTold(told(6 * GiB)))
+    placement = app.context.placement
+    qtbot.waitUntil(lambda: placement.answer is not None and placement.answer.preview.budget == 6 * GiB)
+    return Played(app, qtbot)
+
+
+def test_dragging_shows_what_would_move_and_sends_nothing(played, qtbot):
+    page = played.page
+    page.budget.slider.setValue(8 * 1024)
+    qtbot.waitUntil(lambda: played.app.context.placement.answer.preview.budget == 8 * GiB)
+    view = page.map.view
+    assert view._ghost is not None
+    grown = (view._ghost == GPU) & (view._places == RAM)
+    lost = (view._ghost == RAM) & (view._places == GPU)
+    assert grown.sum() > 0 and lost.sum() == 0
+    assert not played.sent(SetBudget)
+
+
+def test_release_sends_the_budget_and_progress_is_shown_until_it_is_in_force(played):
+    page = played.page
+    page.budget.choose(8 * GiB)
+    assert played.sent(SetBudget) == [SetBudget(8 * GiB)]
+    played.emit(MigrationProgress(8 * GiB, GiB // 2, 2 * GiB))
+    assert page.strip.isVisible()
+    assert "512 MiB of 2.0 GiB" in page.strip.words.text()
+    assert page.strip.bar.value() == 250
+    assert (page.map.view._ghost == MOVING).any()
+    played.emit(PlacementChanged(told(8 * GiB), 1.5))
+    assert not page.strip.isVisible()
+    assert page.map.view._ghost is None
+    assert page.budget.slider._committed == 8 * GiB
+    assert played.app.context.settings["gpu_budget"] == 8 * 1024
+
+
+def test_cancel_goes_back_to_the_budget_in_force(played):
+    played.page.budget.choose(8 * GiB)
+    played.emit(MigrationProgress(8 * GiB, GiB // 2, 2 * GiB))
+    played.page.strip.button.click()
+    assert played.sent(SetBudget)[-1] == SetBudget(6 * GiB)
+
+
+def test_a_rollback_says_why_and_offers_one_gib_less(played, qtbot):
+    page = played.page
+    page.budget.choose(8 * GiB)
+    error = ErrorInfo("OutOfMemoryError", "The driver gave no more than 7.1 GiB.", "Everything was moved back.")
+    played.emit(PlacementRolledBack(8 * GiB, error, told(6 * GiB)))
+    assert page.strip.isVisible()
+    assert "7.1 GiB" in page.strip.words.text()
+    assert "6.0 GiB, is in force again" in page.strip.rest.text()
+    assert page.strip.button.text() == "Try 1 GiB lower"
+    qtbot.waitUntil(lambda: page.budget.slider.value() == 6 * 1024)
+    page.strip.button.click()
+    assert played.sent(SetBudget)[-1] == SetBudget(7 * GiB)
+
+
+def test_heat_deepens_colours_and_the_table_tells_it(played):
+    page, residency = played.page, played.live.residency
+    cells, view = page._cells, page.map.view
+    bank = residency.banks[3]
+    levels = view._levels[bank.layer + 1, cells.tensor_columns :]
+    hottest, coldest = int(np.argmax(bank.heat)), int(np.argmin(bank.heat))
+    assert levels[hottest] > levels[coldest]
+    cell = cells.at(bank.layer + 1, cells.tensor_columns + hottest)
+    assert f"{bank.heat[hottest]:.1f}" in page.map.describe(cell)
+    assert "GPU" in page.map.describe(cell)
+
+
+def test_bars_show_what_is_really_on_the_device_beside_the_plan(played):
+    bar = played.page.gpu_bar._bar
+    used = sum(part.bytes for part in bar.now if part.purpose.value != "free in budget")
+    assert used == played.live.residency.used_bytes
+    assert bar.planned
+
+
+def test_residency_is_asked_for_only_while_the_page_is_seen(played, qtbot):
+    qtbot.waitUntil(lambda: bool(played.sent(AskResidency)))
+    played.emit(ResidencyTold(told(6 * GiB)))
+    played.app.window.show_page("chat")
+    before = len(played.sent(AskResidency))
+    played.emit(ResidencyTold(told(6 * GiB)))
+    qtbot.wait(600)
+    assert len(played.sent(AskResidency)) == before
+
+
+def test_another_card_is_a_simulation_and_moves_nothing(played, qtbot):
+    page = played.page
+    page.machine.setCurrentIndex(page.machine.findData("RTX 5090"))
+    page.machine.activated.emit(page.machine.currentIndex())
+    qtbot.waitUntil(lambda: page.simulated.text() == "simulated")
+    page.budget.choose(10 * GiB)
+    qtbot.wait(100)
+    assert not played.sent(SetBudget)
+    assert page.map.view._ghost is None
