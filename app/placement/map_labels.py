@@ -26,8 +26,8 @@ class MapLabels:
         self._top = self._drawn(QSize(view.width(), HEAD), self._draw_columns)
 
     def paint(self, painter: QPainter) -> None:
-        painter.drawPixmap(0, 0, self._left)
         painter.drawPixmap(0, 0, self._top)
+        painter.drawPixmap(0, 0, self._left)  # the first row's label reaches a little above it
 
     def _drawn(self, size: QSize, draw) -> QPixmap:
         pixmap = QPixmap(size * self._scale)
@@ -49,7 +49,7 @@ class MapLabels:
             middle = (start - self._offset.y()) / scale + HEAD + row_height / 2 - 1
             outer = row in (0, cells.rows - 1)
             too_close = not outer and ((row - 1) % every or (cells.rows - 1 - row) * row_height < 13)
-            if row < 0 or middle < HEAD or too_close or (row == 1 and row_height < 9):
+            if row < 0 or middle < HEAD - 1 or too_close or (row == 1 and row_height < 9):
                 continue
             box = QRectF(0, middle - 7, LABELS - 7, 14)
             painter.drawText(box, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, cells.label(row))

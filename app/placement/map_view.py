@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
-from app.placement.map_cells import Cell, MapCells, Places
+from app.placement.map_cells import MOVING, Cell, MapCells, Places
 from app.placement.map_colors import Levels, cell_colors, map_palette
 from app.placement.map_grid import MapGrid, map_grid
 from app.placement.map_labels import HEAD, LABELS, MapLabels
@@ -32,8 +32,8 @@ HEIGHT = 380  # pixels that the map may take before it scrolls
 
 
 class MapView(QAbstractScrollArea):
-    """`describe` gives the words for a cell. A place may differ between what is (`places`) and what is wished
-    (`ghost`): such cells are drawn half in the colour of where they would go."""
+    """`describe` gives the words for a cell. Where a cell is (`places`) may differ from where it would go (`ghost`):
+    such cells are drawn in squares of the colour of moving and that of their goal."""
 
     cell_changed = Signal(object)  # Cell or None: under the cursor
 
@@ -161,6 +161,8 @@ class MapView(QAbstractScrollArea):
         levels = np.zeros(places.shape, np.uint8) if self._levels is None else self._levels
         colors = cell_colors(self._palette, places, levels)
         ghost = None if self._ghost is None else cell_colors(self._palette, self._ghost, levels)
+        if self._ghost is not None:
+            colors[self._ghost != places] = self._palette[MOVING, 0]
         offset, view = self._offset(), self.viewport().size() * self._scale
         xs = slice(offset.x(), min(grid.width, offset.x() + view.width()))
         row_of_y = grid.row_of_y[offset.y() : min(grid.height, offset.y() + view.height())]

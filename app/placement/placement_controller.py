@@ -89,7 +89,7 @@ class PlacementController(QObject):
         self._shape: tuple[str, ModelShape] | None = None
         self._forecast: tuple[tuple[object, ...], Machine, Forecast] | None = None
         self._started = False
-        self._seen: tuple[str, int] | None = None  # the loaded model and its context
+        self._seen: tuple[str, int, str] | None = None  # the loaded model, its context and device
         models.changed.connect(self._model_changed)
 
     @property
@@ -148,7 +148,7 @@ class PlacementController(QObject):
         if not self._started:
             return
         info = self._models.info
-        seen = None if info is None else (info.path, info.context_length)
+        seen = None if info is None else (info.path, info.context_length, info.device)
         if info is None:
             self._wish = self.answer = None
             self.model_missing.emit("")

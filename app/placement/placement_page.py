@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.library.notice import Notice
 from app.model_controller import ModelController
@@ -14,7 +13,7 @@ from app.placement.budget_card import BudgetCard
 from app.placement.live_cells import Heat, device_parts, live_heat, live_levels, live_places, wished_places
 from app.placement.machines import THIS_MACHINE
 from app.placement.map_card import MapCard
-from app.placement.map_cells import MOVING, MapCells
+from app.placement.map_cells import MapCells
 from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
@@ -47,6 +46,7 @@ class PlacementPage(QScrollArea):
         self.title.setObjectName("pageTitle")
         self.subtitle = QLabel(self)
         self.subtitle.setObjectName("settingHelp")
+        self.subtitle.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.simulated = QLabel(tr("simulated"), self)
         self.simulated.setObjectName("pill")
         self.simulated.setProperty("mood", "fair")
@@ -85,22 +85,16 @@ class PlacementPage(QScrollArea):
         body.setMaximumWidth(PAGE_WIDTH)
         head = QHBoxLayout()
         head.setSpacing(10)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        line = QHBoxLayout()
-        line.setSpacing(10)
-        line.addWidget(self.title)
-        line.addWidget(self.simulated, 0, Qt.AlignmentFlag.AlignVCenter)
-        line.addStretch(1)
-        words.addLayout(line)
-        words.addWidget(self.subtitle)
-        head.addLayout(words, 1)
+        head.addWidget(self.title)
+        head.addWidget(self.simulated, 0, Qt.AlignmentFlag.AlignVCenter)
+        head.addStretch(1)
         head.addWidget(self.machine_label, 0, Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(self.machine, 0, Qt.AlignmentFlag.AlignVCenter)
         layout = QVBoxLayout(body)
         layout.setContentsMargins(28, 26, 28, 28)
         layout.setSpacing(14)
         layout.addLayout(head)
+        layout.addWidget(self.subtitle)
         layout.addWidget(self.notice)
         layout.addWidget(self.strip)
         for card in self._cards:
@@ -176,6 +170,8 @@ class PlacementPage(QScrollArea):
         if plan is None:
             return
         self.map.show_reasons(plan)
+        if (residency := self._shown_residency) is not None:
+            self.budget.slider.show_committed(residency.budget_bytes)
         self._show_places()
         self._show_now()
 
@@ -206,11 +202,8 @@ class PlacementPage(QScrollArea):
         ghost = None
         if answer.preview.budget != residency.budget_bytes:
             ghost = wished_places(cells, residency, plan)
-            if self._live.progress is not None:
-                now = live_places(cells, residency)
-                ghost = np.where(ghost == now, now, MOVING).astype(np.uint8)
         self.map.show_places(live_places(cells, residency), live_levels(cells, heat, before), ghost, heat)
-        self.map.show_hint(tr("Squares of two colours would move with the budget above.") if ghost is not None else "")
+        self.map.show_hint(tr("Violet: would move with the budget above.") if ghost is not None else "")
 
     def _show_live(self) -> None:
         residency = self._shown_residency

@@ -1316,10 +1316,6 @@
       <translation>限速</translation>
     </message>
     <message>
-      <source>Squares of two colours would move with the budget above.</source>
-      <translation>双色方格会随上面的预算移动。</translation>
-    </message>
-    <message>
       <source>State</source>
       <translation>状态</translation>
     </message>
@@ -1658,6 +1654,10 @@
     <message>
       <source>Version {number} of {count}</source>
       <translation>第 {number} 版，共 {count} 版</translation>
+    </message>
+    <message>
+      <source>Violet: would move with the budget above.</source>
+      <translation>紫色：会随上面的预算移动。</translation>
     </message>
     <message>
       <source>Waiting for the model…</source>

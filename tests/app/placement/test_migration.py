@@ -30,6 +30,15 @@ def told(budget: int):
     return residency_of(published_shape(SHAPE), emulated_machine(), budget)
 
 
+def shown_colors(view) -> set[int]:
+    view.render_image()
+    return set(np.unique(view._pixels).tolist())
+
+
+def rgb_of(view, place: int) -> int:
+    return int(view._palette[place, 0])
+
+
 class Played:
     def __init__(self, app, qtbot) -> None:
         self.app, self.engine, self.qtbot = app, app.engine, qtbot
@@ -79,10 +88,11 @@ def test_release_sends_the_budget_and_progress_is_shown_until_it_is_in_force(pla
     assert page.strip.isVisible()
     assert "512 MiB of 2.0 GiB" in page.strip.words.text()
     assert page.strip.bar.value() == 250
-    assert (page.map.view._ghost == MOVING).any()
+    assert rgb_of(page.map.view, MOVING) in shown_colors(page.map.view)
     played.emit(PlacementChanged(told(8 * GiB), 1.5))
     assert not page.strip.isVisible()
     assert page.map.view._ghost is None
+    assert rgb_of(page.map.view, MOVING) not in shown_colors(page.map.view)
     assert page.budget.slider._committed == 8 * GiB
     assert played.app.context.settings["gpu_budget"] == 8 * 1024
 
