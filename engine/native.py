@@ -157,8 +157,8 @@ def load_native(
             kv_type=kv_type,
             device=device,
         )
-        if model.hybrid is not None and options.trace:
-            model.hybrid.trace, model.hybrid.trace_path = [], Path(options.trace)
+        if options.trace:
+            model.start_trace(Path(options.trace))
         control = _place(model, gguf, emit, progress)
         template = ChatTemplate.from_tokenizer(tokenizer, options.template)
         info = ModelInfo(

@@ -38,8 +38,8 @@ class NativeContestant:
             control = BudgetControl.of(self._model, ModelShape.from_gguf(gguf), lambda event: None)
             control.set_budget(self._model.hybrid.device.memory.limit)
             control.finish()
-            if setup.trace:
-                self._model.hybrid.trace, self._model.hybrid.trace_path = [], Path(setup.trace)
+        if setup.trace:
+            self._model.start_trace(Path(setup.trace))
         self._micro_batch = setup.micro_batch
         self._state = SequenceState(self._model.pool)
         self._tokens = benchmark_tokens(setup.context_length, spec.vocabulary_size)

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from engine.errors import OutOfMemoryError
 from engine.memory.sequence_state import SequenceState
+from engine.runtime.devices.streams import Span
 from engine.runtime.lowering import CpuProgram
 from kernels._cpu import Batch, ThreadPool
 
@@ -60,6 +62,8 @@ class Executor:
         self._check_weights = check_weights  # raises where the weights that a run has just read cannot be trusted
         self._seconds: dict[int, float] = {}  # that the last run of about so many tokens (by power of two) took
         self.micro_batch = _FIRST_MICRO_BATCH  # tokens per step that suit this model on this machine
+        self.trace: list[Span] | None = None  # what ran, where that is wanted
+        self.trace_path: Path | None = None  # where it is written in the end
 
     def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = lambda: False) -> Logits:
         """Logits [sum of chunks' outputs, vocabulary], valid until the next run. Interrupted if asked to leave.
@@ -76,6 +80,8 @@ class Executor:
         for first, last in itertools.pairwise(cuts):
             self._run_part(batch, first, last, tokens)
             now = time.perf_counter()
+            if self.trace is not None:
+                self.trace.append(Span("CPU", "CPU", f"operations {first} … {last}", before, now))
             longest, before = max(longest, now - before), now
             if last != cuts[-1] and interrupted():
                 raise Interrupted

@@ -42,7 +42,7 @@ from engine.runtime.segments import place
 from engine.runtime.staging import Rows
 from engine.runtime.step_times import StepTime, StepTimes
 from engine.runtime.streaming import FEWEST_TOKENS, Tiles
-from engine.runtime.trace import MOST_SPANS, write_trace
+from engine.runtime.trace import MOST_SPANS
 from kernels._cpu import ThreadPool
 
 _FIRST_MICRO_BATCH = 128
@@ -111,8 +111,8 @@ class HybridExecutor:
         graph = split_experts(self.graph, placement)
         crossing = crossing_values(graph)
         sides = {
-            on_device: Side(name, self._capture(graph, crossing), pool, on_device, graph)
-            for on_device, name, pool in ((False, "CPU", self.pool), (True, "GPU", self.device.pool))
+            False: Side("CPU", self._capture(graph, crossing), self.pool, False, graph),
+            True: Side("GPU", self._capture(graph, crossing, self.device), self.device.pool, True, graph),
         }
         sizes = {op.item: tile_experts(self.graph, op) for op in self.graph.ops if isinstance(op, Experts)}
         tiles = self.residency.allocate_tiles({bank: sizes[bank] for bank, n in placement.streamed.items() if n})
@@ -161,13 +161,14 @@ class HybridExecutor:
         self._stagings = {}
         self._workspace.resize(0)
 
-    def _capture(self, graph: Graph, crossing: frozenset[str]) -> CpuProgram:
+    def _capture(self, graph: Graph, crossing: frozenset[str], device: Device | None = None) -> CpuProgram:
         return capture(
             graph,
             kv_type=self._kv.quant_type,
             block_tokens=self._kv.block_tokens,
             tier=self._tier,
             crossing=crossing,
+            program=device.new_program(self._tier) if device is not None else None,
         )
 
     def _switch(
@@ -327,8 +328,6 @@ class HybridExecutor:
         """Ends the device's streams and gives its memory back. Nobody may read the caches afterwards."""
         self.promoter.finish()
         self.device.close()
-        if self.trace is not None and self.trace_path is not None:
-            write_trace(self.trace, self.trace_path)
         self._sides, self._plain = {}, None
         self._release_workspace()
         self.residency.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import EngineError, UnsupportedError
@@ -15,6 +16,7 @@ from engine.runtime.devices import Device
 from engine.runtime.executor import Executor
 from engine.runtime.hybrid import HybridExecutor
 from engine.runtime.lowering import CpuProgram, capture
+from engine.runtime.trace import write_trace
 from kernels import _cpu
 
 if TYPE_CHECKING:
@@ -41,10 +43,16 @@ class LoadedModel:
         """The executor, where there is a device beside the CPU."""
         return self.executor if isinstance(self.executor, HybridExecutor) else None
 
+    def start_trace(self, path: Path) -> None:
+        """Keeps what runs when; `close` writes it to `path` in Chrome's trace format."""
+        self.executor.trace, self.executor.trace_path = [], path
+
     def close(self) -> None:
         if self.hybrid is not None:
             self.hybrid.close()
         self.weights.close()
+        if self.executor.trace is not None and self.executor.trace_path is not None:
+            write_trace(self.executor.trace, self.executor.trace_path)
 
 
 def assemble(

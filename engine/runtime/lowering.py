@@ -71,15 +71,21 @@ class CpuProgram:
 
 
 def capture(
-    graph: Graph, *, kv_type: int, block_tokens: int, tier: TierChoice = "auto", crossing: frozenset[str] = frozenset()
+    graph: Graph,
+    *,
+    kv_type: int,
+    block_tokens: int,
+    tier: TierChoice = "auto",
+    crossing: frozenset[str] = frozenset(),
+    program: Program | None = None,
 ) -> CpuProgram:
-    """`graph` as one native program, its weights and caches yet unbound.
+    """`graph` as one native program, its weights and caches yet unbound. `program`: an empty one, of a device.
 
     `crossing` values can be read and written between operations: they share no memory with values that cannot.
     UnsupportedError where the kernels refuse an operation: a norm that is not F32, a head too large.
     """
     try:
-        return _Capture(graph, Program(tier), kv_type, block_tokens, crossing).finish()
+        return _Capture(graph, program or Program(tier), kv_type, block_tokens, crossing).finish()
     except ValueError as refusal:
         raise UnsupportedError(
             f"Our own engine cannot compute this model: {refusal}.", remedy="It may run on the compatibility engine."

@@ -135,9 +135,9 @@ class SegmentWork:
 
     def _run_in_parts(self, step: Step) -> None:
         for first, last in pairwise(self._cuts):
-            self.side.program.program.run(self.side.pool, step.batch, first, last)
-            if last != self._end and step.interrupted():
+            if step.interrupted():
                 raise StepLeft
+            self.side.program.program.run(self.side.pool, step.batch, first, last)
 
 
 @dataclass(eq=False)

@@ -70,22 +70,26 @@ def test_a_missing_wait_changes_the_logits(model: HybridModel) -> None:
     """Where a task is late, whoever does not wait for it computes with what was there before."""
     model.place(mixed(model))
     for name, intact in schedules_of(model):
-        tokens = TOKENS if name == "prefill_schedule" else TOKENS[:12]
-        right = logits(model, name, intact, tokens)
+        check_waits(model, name, intact)
 
-        def is_right(schedule: Schedule, right: Logits = right, name: str = name, tokens: list[int] = tokens) -> bool:
-            found = logits(model, name, schedule, tokens)
-            return np.allclose(found, right, atol=1e-3 * right.std(), rtol=0)
 
-        def breaks(
-            event: Event, seconds: float, name: str = name, intact: Schedule = intact, tokens: list[int] = tokens
-        ) -> bool:
-            logits(model, name, intact, tokens[::-1])  # leaves other values wherever one may be read too early
-            return not is_right(late(intact.without(event), of=intact, event=event, seconds=seconds))
+def check_waits(model: HybridModel, name: str, intact: Schedule) -> None:
+    tokens = TOKENS if name == "prefill_schedule" else TOKENS[:12]
+    right = logits(model, name, intact, tokens)
 
-        for event in events_of(intact):
-            assert any(breaks(event, seconds) for seconds in (0.01, 0.1, 1.0)), "on a busy machine, late is later"
-        assert is_right(late(intact, of=intact, event=events_of(intact)[-1], seconds=0.05))
+    def is_right(schedule: Schedule) -> bool:
+        found = logits(model, name, schedule, tokens)
+        return np.allclose(found, right, atol=1e-3 * right.std(), rtol=0)
+
+    def breaks(
+        event: Event, seconds: float, name: str = name, intact: Schedule = intact, tokens: list[int] = tokens
+    ) -> bool:
+        logits(model, name, intact, tokens[::-1])  # leaves other values wherever one may be read too early
+        return not is_right(late(intact.without(event), of=intact, event=event, seconds=seconds))
+
+    for event in events_of(intact):
+        assert any(breaks(event, seconds) for seconds in (0.01, 0.1, 1.0)), "on a busy machine, late is later"
+    assert is_right(late(intact, of=intact, event=events_of(intact)[-1], seconds=0.05))
 
 
 def logits(model: HybridModel, name: str, schedule: Schedule, tokens: list[int]) -> Logits:
