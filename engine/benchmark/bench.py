@@ -161,8 +161,8 @@ class Benchmark:
 
 def _beside(device: str) -> str:
     kind, _, budget = device.partition(":")
-    if kind == "emulated":
-        return f", device: emulated (fast kernels) {budget}".rstrip()
+    if kind.startswith("emulated"):
+        return f", device: emulated ({'exact' if kind.endswith('exact') else 'fast'} kernels) {budget}".rstrip()
     return "" if kind == "cpu" else f", device: {device}"
 
 

@@ -15,6 +15,7 @@ from engine.runtime.staging import Rows
 
 # Weights on their way at a time: as many as come over the link within about a token's time.
 _AT_ONCE = 4
+_NOBODY: Ids = np.empty((0, 0), np.int32)
 _TOKENS_BETWEEN = 4  # so that choosing costs little beside decoding
 
 
@@ -45,8 +46,8 @@ class Promoter:
         self._used[bank] = ids.copy()
 
     def used(self, bank: str) -> Ids:
-        """The experts that the present step uses."""
-        return self._used[bank]
+        """The experts that the present step uses, a row per token that is left in that layer."""
+        return self._used.get(bank, _NOBODY)
 
     @property
     def hit_rate(self) -> float | None:
@@ -74,7 +75,8 @@ class Promoter:
         self._uses += flat.size
 
     def settle(self) -> None:
-        """Takes finished promotions into the tables; waits for none."""
+        """Before a step: takes finished promotions into the tables; waits for none."""
+        self._used.clear()  # of a step that failed or was left
         if self._under_way is not None and self._under_way.done.is_set_within(0):
             self._take_in(self._under_way)
 

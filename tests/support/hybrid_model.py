@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import numpy as np
 
@@ -38,11 +39,14 @@ class HybridModel:
         link: LinkRates | None = None,
         clock: Clock | None = None,
         costs: Costs = lambda work: 0.0,
+        kernels: Literal["fast", "exact"] = "fast",
     ) -> None:
         gguf = GGUFFile.open(path)
         self.graph = build_graph(load_spec(gguf))
         self.pool = KVPool(self.graph.kv_layers, context // 32 + 4)
-        self.device = EmulatedDevice(limit, link=link or LinkRates(1e12, 0.0), clock=clock, granularity=4096)
+        self.device = EmulatedDevice(
+            limit, link=link or LinkRates(1e12, 0.0), clock=clock, granularity=4096, kernels=kernels
+        )
         self.executor = HybridExecutor(
             self.graph,
             self.device,

@@ -11,6 +11,7 @@ from engine.runtime.devices.memory import DeviceMemory
 from engine.runtime.devices.streams import Clock, Stream
 from kernels._cpu import Program, ThreadPool
 
+_KINDS = ("cpu", "emulated", "emulated-exact", "cuda")
 _UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
@@ -53,17 +54,17 @@ class Device(Protocol):
 class DeviceChoice:
     """What was asked for: a kind, and how much of its memory may be used (None: as much as is sensible)."""
 
-    kind: str  # "cpu", "emulated" or "cuda"
+    kind: str  # "cpu", "emulated", "emulated-exact" or "cuda"
     budget: int | None = None
 
 
 def parse_device(text: str) -> DeviceChoice:
     """ "cpu", "emulated:256MiB", "cuda". EngineError names what is wrong."""
     kind, _, size = text.strip().partition(":")
-    if kind not in ("cpu", "emulated", "cuda"):
+    if kind not in _KINDS:
         raise EngineError(
             f"There is no device called “{kind}”.",
-            remedy="Known are cpu, emulated:SIZE (such as emulated:256MiB), cuda.",
+            remedy=f"Known are {', '.join(_KINDS)}, each with a size where it has memory of its own: emulated:256MiB.",
         )
     if not size:
         return DeviceChoice(kind)

@@ -1,12 +1,14 @@
-"""The emulated device: a GPU's memory, streams and link without a GPU, computing with the CPU's kernels.
+"""The emulated device: a GPU's memory, streams and link without a GPU.
 
 Everything above the driver runs on it as on a card: weights and caches are copied into memory of its own, whose limit
-refuses; streams are ordered queues on threads; copies take as long as a link of the set bandwidth and latency.
+refuses; streams are ordered queues on threads; copies take as long as a link of the set bandwidth and latency. It
+computes with the CPU's kernels ("fast": whole models), or with the CUDA source on fibers ("exact": tiny ones).
 """
 
 from __future__ import annotations
 
 import time
+from typing import Literal, cast
 
 from engine.runtime.devices.device import LinkRates
 from engine.runtime.devices.memory import DeviceMemory
@@ -20,7 +22,6 @@ class EmulatedDevice:
     """`limit` bytes of memory; computes with `threads` threads."""
 
     name = "emulated"
-    label = "emulated (fast kernels)"
 
     def __init__(
         self,
@@ -30,7 +31,10 @@ class EmulatedDevice:
         link: LinkRates | None = None,
         clock: Clock | None = None,
         granularity: int = 64 << 10,
+        kernels: Literal["fast", "exact"] = "fast",
     ) -> None:
+        self.kernels = kernels
+        self.label = f"emulated ({kernels} kernels)"
         self.memory = DeviceMemory(limit, granularity)
         self.link = link or LinkRates()
         self.clock: Clock = clock or WallClock()
@@ -41,7 +45,13 @@ class EmulatedDevice:
         self._owed: dict[str, float] = {}
 
     def new_program(self, tier: str) -> Program:
-        return Program(tier)
+        if self.kernels == "fast":
+            return Program(tier)
+        from kernels.cuda.host import host_kernels  # a library of its own, which only kernel tests and this need
+        from kernels.cuda.memory import HostMemory
+        from kernels.cuda.program import CudaProgram
+
+        return cast(Program, CudaProgram(host_kernels(), HostMemory()))
 
     def hold_link(self, stream: str, size: int, elapsed: float) -> None:
         """Waits for as long as the link would still take."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import psutil
 
@@ -22,12 +23,13 @@ def open_device(kind: str, budget: int | None, threads: int) -> Device | None:
     """None for the CPU alone. UnsupportedError where there is no such device here."""
     if kind == "cpu":
         return None
-    if kind == "emulated":
+    if kind in ("emulated", "emulated-exact"):
         limit = min(_LARGEST_UNASKED, available_memory() // 4) if budget is None else budget
         link = emulated_machine().link
         assert link is not None
         rates = LinkRates(link.to_gpu, link.latency)
-        return EmulatedDevice(limit, threads=threads, link=rates, granularity=_GRANULARITY)
+        kernels: Literal["fast", "exact"] = "exact" if kind == "emulated-exact" else "fast"
+        return EmulatedDevice(limit, threads=threads, link=rates, granularity=_GRANULARITY, kernels=kernels)
     raise UnsupportedError(
         f"There is no device “{kind}” on this computer that Tessera can use.",
         done="The model was not loaded.",

@@ -1,0 +1,37 @@
+"""A tiny model end to end on the CUDA kernels themselves, emulated: all on the device, and split with the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.runtime.placement import Placement
+from tests.support.hybrid_model import HybridModel, banks_of, items_of
+from tests.support.logit_bounds import bounds
+from tests.support.native_model import NativeModel
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+MODEL = TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256, experts=4, vocabulary=256)
+TOKENS = np.random.default_rng(2).integers(0, 256, 6).tolist()
+
+
+@pytest.mark.parametrize("slots", [4, 2], ids=["all on the device", "two experts on the CPU"])
+def test_logits_are_the_cpus(tiny_models: Write, slots: int) -> None:
+    """Within the bound for two engines that round activations apart."""
+    path = tiny_models(MODEL)
+    reference = NativeModel(path).logits(TOKENS)
+    model = HybridModel(path, context=64, kernels="exact")
+    assert model.device.label == "emulated (exact kernels)"
+    items = frozenset(item for item in items_of(model.graph) if item != "embedding")
+    model.place(Placement(items, dict.fromkeys(banks_of(model.graph), slots)))
+    state = model.new_state()
+    ours = np.concatenate([model.extend(state, TOKENS[:4]), *(model.extend(state, [token]) for token in TOKENS[4:])])
+    limit = bounds(reference, "Q8_0", MODEL.layers)
+    assert np.sqrt(np.mean((ours - reference) ** 2)) <= limit.rms
+    assert np.abs(ours - reference).max() <= limit.largest
+    state.release()
+    model.close()
