@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from pathlib import Path
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,11 +45,27 @@ def main(arguments: list[str] | None = None) -> int:
     return run_window(options.data_dir)
 
 
-if __name__ == "__main__":
+def run_process() -> int:
+    """`main` on standard streams that may be closed, full, or unable to hold every character."""
+    nowhere = Path(os.devnull)  # for streams that are closed, as those of Windows programs without a console
+    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
         status = main()
         sys.stdout.flush()
+        return status
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    sys.exit(status)
+    except KeyboardInterrupt:
+        status = 130  # as shells report an interrupt
+    except OSError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        status = 1
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left over finds no reader
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(run_process())

@@ -40,9 +40,9 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("model", type=Path, metavar="MODEL", help="a GGUF file")
     bench.add_argument("--against", choices=("llama.cpp",), help="measure this one beside, in its best setting")
     bench.add_argument("--threads", type=_positive, metavar="N", help="default: physical performance cores")
-    bench.add_argument("--prefill", type=_counts, default=(512,), metavar="N,…", help="prompt lengths (default 512)")
+    bench.add_argument("--prefill", type=_lengths, default=(512,), metavar="N,…", help="prompt lengths (default 512)")
     bench.add_argument("--decode", type=_positive, default=64, metavar="N", help="tokens per decode run (default 64)")
-    bench.add_argument("--depth", type=_counts, default=(0,), metavar="N,…", help="depths for decode (default 0)")
+    bench.add_argument("--depth", type=_depths, default=(0,), metavar="N,…", help="depths for decode (default 0)")
     bench.add_argument("--rounds", type=_positive, default=5, metavar="N", help="interleaved rounds (default 5)")
     bench.add_argument("--tier", default="", metavar="TIER", help="lower the ISA tier, e.g. scalar")
     bench.add_argument("--json", action="store_true", help="for programs")
@@ -59,8 +59,12 @@ def _device(command: argparse.ArgumentParser) -> None:
     command.add_argument("--trace", type=Path, metavar="FILE", help="write when what ran, in Chrome's trace format")
 
 
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+def _lengths(text: str) -> tuple[int, ...]:
+    return tuple(_positive(part) for part in text.split(","))
+
+
+def _depths(text: str) -> tuple[int, ...]:
+    return tuple(0 if part.strip() == "0" else _positive(part) for part in text.split(","))
 
 
 def _positive(text: str) -> int:

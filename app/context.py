@@ -90,6 +90,7 @@ class AppContext(QObject):
         self._started = False
         self._closed = False
         crash_handler.on_exception = self._unexpected
+        self.settings.on_unsaved = self._settings_unsaved
 
     def start(self) -> None:
         """Everything that may wait until the window is on screen."""
@@ -102,8 +103,8 @@ class AppContext(QObject):
         self.models.start()
         self.telemetry.start()
         self.background.run_in_background(_warm_up)
-        for problem in (*self.settings.problems, *filter(None, [self.presets.problem])):
-            self.problems.show(Problem("settings", problem, serious=False))
+        if unread := [*self.settings.problems, *filter(None, [self.presets.problem])]:
+            self.problems.show(Problem("settings", "\n".join(unread), serious=False))
         if self.crash_handler.crashed_before:
             self._tell_crash()
         self.garbage.freeze()
@@ -144,6 +145,16 @@ class AppContext(QObject):
                 tr("Tessera crashed the last time."),
                 tr("What is known was written to {path}.", path=self.crash_handler.last_native_log),
                 tr("Your conversations are saved. Please report it together with that file."),
+            )
+        )
+
+    def _settings_unsaved(self, error: Exception) -> None:
+        self.problems.show(
+            Problem(
+                "settings",
+                tr("The settings could not be saved: {error}.", error=getattr(error, "strerror", None) or error),
+                tr("What was changed holds until Tessera is closed."),
+                tr("Check the free space and the permissions of {path}.", path=self.settings.path.parent),
             )
         )
 

@@ -5,6 +5,7 @@ Python exceptions of every thread, Qt's messages and native crashes (faulthandle
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import logging
 import logging.handlers
@@ -42,13 +43,17 @@ class CrashHandler:
         log.addHandler(handler)
         log.setLevel(logging.INFO)
         self._handler = handler
+        with contextlib.suppress(OSError):  # a folder that cannot be written to costs the log, not the application
+            self._watch_native_crashes()
+        sys.excepthook = self._exception
+        threading.excepthook = self._thread_exception
+
+    def _watch_native_crashes(self) -> None:
         self.crashed_before = self.native_log.exists() and self.native_log.stat().st_size > 0
         if self.crashed_before:
             self.native_log.replace(self.last_native_log)
         self._native_file = self.native_log.open("a", encoding="utf-8")
         faulthandler.enable(self._native_file, all_threads=True)
-        sys.excepthook = self._exception
-        threading.excepthook = self._thread_exception
 
     @property
     def last_native_log(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from dataclasses import dataclass
@@ -9,11 +10,28 @@ from pathlib import Path
 
 
 def has_display() -> bool:
-    """Whether a window can be shown: always on Windows and macOS, on Linux if a display server is named."""
-    if sys.platform in ("win32", "darwin"):
+    """Whether a window can be shown: always on Windows and macOS, on Linux if a display server answers."""
+    if sys.platform in ("win32", "darwin") or os.environ.get("QT_QPA_PLATFORM"):
         return True
-    names = ("QT_QPA_PLATFORM", "WAYLAND_DISPLAY", "DISPLAY")
-    return any(os.environ.get(name) for name in names)
+    return _has_wayland() or (bool(os.environ.get("DISPLAY")) and _has_x11())
+
+
+def _has_wayland() -> bool:
+    name = os.environ.get("WAYLAND_DISPLAY")
+    return bool(name) and (Path(os.environ.get("XDG_RUNTIME_DIR", "/")) / str(name)).exists()
+
+
+def _has_x11() -> bool:
+    """Asked of the server itself: in an old terminal or a dead connection DISPLAY names one that is gone."""
+    try:
+        xcb = ctypes.CDLL("libxcb.so.1")
+    except OSError:
+        return True  # Qt will say what is missing
+    xcb.xcb_connect.restype = ctypes.c_void_p
+    connection = ctypes.c_void_p(xcb.xcb_connect(None, None))  # never null, says xcb.h
+    failed = bool(xcb.xcb_connection_has_error(connection))
+    xcb.xcb_disconnect(connection)
+    return not failed
 
 
 @dataclass(frozen=True, slots=True)

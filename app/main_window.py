@@ -231,8 +231,8 @@ class MainWindow(QMainWindow):
         self.show_page("chat")
 
     def _deleted(self, conversation: Conversation) -> None:
+        self._session.stop_in(conversation.id)
         if conversation.id == self._session.conversation_id:
-            self._session.stop()
             self._session.new()
 
         def undo() -> None:

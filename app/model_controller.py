@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -108,7 +109,9 @@ class ModelController(QObject):
             self.load(self.info.path)
 
     def unload(self) -> None:
+        self.info = None  # from now on nobody answers, though freeing the memory takes a moment
         self._client.send(UnloadModel())
+        self.changed.emit()
 
     def handle(self, event: Event) -> None:
         match event:
@@ -117,7 +120,7 @@ class ModelController(QObject):
             case ModelLoaded(info=info):
                 self.loading_path = None
                 self.info = info
-                self._folder.load_marker.unlink(missing_ok=True)
+                self._remove_load_marker()
                 self._settings.set("last_model", info.path)
                 self._show_warnings(info)
             case ModelLoadFailed():
@@ -130,7 +133,7 @@ class ModelController(QObject):
 
     def _load_failed(self, event: ModelLoadFailed) -> None:
         self.loading_path = None
-        self._folder.load_marker.unlink(missing_ok=True)
+        self._remove_load_marker()
         if event.still_loaded is None:
             self.info = None
         path = event.path
@@ -170,7 +173,12 @@ class ModelController(QObject):
         return self.models[0].path if self.models else None
 
     def _write_load_marker(self, path: str) -> None:
-        self._folder.load_marker.write_text(json.dumps({"path": path}), encoding="utf-8")
+        with contextlib.suppress(OSError):  # a full disk costs the safeguard, not the model
+            self._folder.load_marker.write_text(json.dumps({"path": path}), encoding="utf-8")
+
+    def _remove_load_marker(self) -> None:
+        with contextlib.suppress(OSError):
+            self._folder.load_marker.unlink(missing_ok=True)
 
     def _take_load_marker(self) -> str | None:
         """The model that was being loaded when the process last ended, if it was."""
@@ -178,6 +186,6 @@ class ModelController(QObject):
             stored = json.loads(self._folder.load_marker.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        self._folder.load_marker.unlink(missing_ok=True)
+        self._remove_load_marker()
         path = stored.get("path") if isinstance(stored, dict) else None
         return path if isinstance(path, str) else None

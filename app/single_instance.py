@@ -23,7 +23,8 @@ class SingleInstance(QObject):
         self._server: QObject | None = None
 
     def acquire(self) -> bool:
-        return self._lock.tryLock(0)
+        """False where another process holds the lock; a folder that cannot be written to has none to hold."""
+        return self._lock.tryLock(0) or self._lock.error() is not QLockFile.LockError.LockFailedError
 
     def listen(self, on_second_start: Callable[[], None]) -> None:
         """Be told when somebody starts Tessera again."""

@@ -19,11 +19,15 @@ def run_window(data_folder: Path | None) -> int:
     from app.crash import CrashHandler, install_qt_messages
     from app.single_instance import SingleInstance
 
-    folder = DataFolder(data_folder) if data_folder is not None else DataFolder.default()
-    folder.create()
     QApplication.setApplicationName("Tessera")
     QApplication.setDesktopFileName("tessera")
     application = QApplication([])
+    folder = DataFolder(data_folder) if data_folder is not None else DataFolder.default()
+    try:
+        folder.create()
+    except OSError as error:
+        _tell_no_folder(folder, error)
+        return 1
     instance = SingleInstance(folder)
     if not instance.acquire():
         shown = instance.call_the_first()
@@ -44,3 +48,19 @@ def run_window(data_folder: Path | None) -> int:
         context.close()
         instance.release()
         crash_handler.uninstall()
+
+
+def _tell_no_folder(folder: DataFolder, error: OSError) -> None:
+    """In a window too: whoever started from an icon sees no terminal."""
+    from PySide6.QtCore import Qt
+    from PySide6.QtWidgets import QMessageBox
+
+    from app.translation import tr
+
+    text = tr("The folder {path} cannot be used: {error}.", path=folder.root, error=error.strerror or error)
+    remedy = tr("Check the free space and the permissions of {path}.", path=folder.root.parent)
+    print(text, remedy, file=sys.stderr, flush=True)
+    box = QMessageBox(QMessageBox.Icon.Critical, "Tessera", text)
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    box.setInformativeText(remedy)
+    box.exec()

@@ -159,6 +159,8 @@ class Engine:
         try:
             if self._backend is None:
                 raise EngineError("No model is loaded.", done="Nothing was generated.", remedy="Choose a model first.")
+            if request.max_tokens is not None and request.max_tokens < 1:
+                raise EngineError("An answer has at least one token.", done="Nothing was generated.")
             self._backend.generate(request, arrived)
         except Exception as failure:
             self._emit(GenerationFinished(request.request_id, FinishReason.ERROR, None, _describe(failure)))

@@ -29,6 +29,7 @@ from engine.placement.shape import ModelShape
 from engine.runtime.devices.open import open_device
 from engine.runtime.loaded import LoadedModel, assemble
 from engine.runtime.threads import default_threads
+from engine.runtime.trace import check_trace
 from engine.sequence import Sequence
 from engine.session import Session
 from engine.telemetry.residency import ResidencySnapshot
@@ -41,6 +42,7 @@ from engine.text.tokenizer import Tokenizer
 
 _DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
 _SMALLEST_CONTEXT = 512
+_MOST_THREADS = 1024  # of the thread pool
 
 Emit = Callable[[Event], None]
 Progress = Callable[[float, str], None]
@@ -204,9 +206,15 @@ def _place(model: LoadedModel, gguf: GGUFFile, emit: Emit, progress: Progress) -
 
 
 def _check_options(options: LoadOptions) -> None:
-    for name, value in (("threads", options.threads), ("context length", options.context_length)):
-        if value is not None and value < 1:
-            raise EngineError(f"The {name} is {value}; at least 1 is needed.", done="The model was not loaded.")
+    for name, value, most in (
+        ("number of threads", options.threads, _MOST_THREADS),
+        ("context length", options.context_length, None),
+    ):
+        if value is not None and (value < 1 or (most is not None and value > most)):
+            limits = "at least 1 is needed" + (f", at most {most} are possible" if most is not None else "")
+            raise EngineError(f"The {name} is {value}; {limits}.", done="The model was not loaded.")
+    if options.trace:
+        check_trace(options.trace)
 
 
 def _size_warnings(file_bytes: int) -> tuple[str, ...]:

@@ -9,12 +9,13 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from app.background import Background
-from app.chat.attachments import Attachment, read_attachment
+from app.chat.attachments import Attachment, attached_text, read_attachment
 from app.chat.token_counter import TokenCounter
 from app.flow_layout import FlowLayout
 from app.problems import Problem, Problems
 from app.theme.theme import Theme
 from app.translation import tr
+from engine.errors import EngineError
 
 
 class AttachmentChip(QFrame):
@@ -90,6 +91,13 @@ class AttachmentBar(QWidget):
                 self.add,
                 lambda error: self._problems.show(Problem.from_exception("attachment", error)),
             )
+
+    def add_text(self, text: str) -> None:
+        """Text that is too long for the box."""
+        try:
+            self.add(attached_text(tr("Pasted text"), text))
+        except EngineError as error:
+            self._problems.show(Problem.from_exception("attachment", error))
 
     def add(self, attachment: Attachment) -> None:
         chip = AttachmentChip(attachment, self._theme, lambda: self._remove(chip), self)

@@ -39,7 +39,7 @@ def read_attachment(path: Path) -> Attachment:
     if data.startswith(b"%PDF-"):
         return _pdf(path)
     text = _decode(data, path.name)
-    return _checked(path.name, text)
+    return attached_text(path.name, text)
 
 
 def prompt_text(attachments: Sequence[Mapping[str, Any]], message: str) -> str:
@@ -93,14 +93,19 @@ def _pdf(path: Path) -> Attachment:
             done="It was not attached.",
             remedy="Run text recognition on it first.",
         )
-    return _checked(path.name, text, len(pages))
+    return attached_text(path.name, text, len(pages))
 
 
-def _checked(name: str, text: str, pages: int = 0) -> Attachment:
+def attached_text(name: str, text: str, pages: int = 0) -> Attachment:
+    """UnsupportedError where it is too long. Half characters in `name` or `text` are replaced: no file holds them."""
     if len(text) > MAX_CHARS:
         raise UnsupportedError(
             f"{name} holds {len(text):,} characters; attachments can hold {MAX_CHARS:,}.",
             done="It was not attached.",
             remedy="Attach a part of it.",
         )
-    return Attachment(name, text, pages)
+    return Attachment(_whole(name), _whole(text), pages)
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -152,6 +152,7 @@ class ChatPage(QWidget):
         session.message_changed.connect(self._changed)
         session.revealed.connect(transcript.scroll_to_message)
         session.progressed.connect(transcript.show_progress)
+        session.started.connect(lambda _message: self._problems.clear(ANSWER_PROBLEM))
         session.busy_changed.connect(self._busy)
         transcript.versions = session.versions
         transcript.can_continue = session.can_continue
@@ -165,6 +166,7 @@ class ChatPage(QWidget):
         self.composer.stop_requested.connect(session.stop)
         self.composer.attach_requested.connect(self.choose_attachments)
         self.composer.files_dropped.connect(lambda names: self.attachments.add_files([Path(name) for name in names]))
+        self.composer.long_pasted.connect(self.attachments.add_text)
         self.attachments.changed.connect(lambda: self.composer.set_has_attachments(bool(self.attachments.chips)))
         self.composer.edit_cancelled.connect(self._cancel_edit)
         self.composer.last_requested.connect(self.edit_last)

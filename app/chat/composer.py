@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, QSize, Qt, Signal
+from PySide6.QtCore import QElapsedTimer, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -20,6 +21,7 @@ from app.theme.theme import Theme
 from app.translation import tr
 
 MAX_LINES = 9
+MAX_PASTE = 20_000  # characters; more become an attachment, because laying them out would hold up the window
 
 
 class ComposerEdit(QTextEdit):
@@ -28,6 +30,7 @@ class ComposerEdit(QTextEdit):
     submitted = Signal()
     escaped = Signal()
     files_dropped = Signal(list)
+    long_pasted = Signal(str)
     last_requested = Signal()
     lines_changed = Signal()
 
@@ -82,7 +85,11 @@ class ComposerEdit(QTextEdit):
         if files:
             self.files_dropped.emit(files)
         elif source.hasText():
-            self.insertPlainText(source.text())
+            text = source.text()
+            if len(text) > MAX_PASTE:
+                self.long_pasted.emit(text)
+            else:
+                self.insertPlainText(text)
 
     def sizeHint(self) -> QSize:
         return QSize(300, self.height())
@@ -100,6 +107,7 @@ class Composer(QFrame):
     send_requested = Signal(str)
     attach_requested = Signal()
     files_dropped = Signal(list)  # of paths
+    long_pasted = Signal(str)
     edit_cancelled = Signal()
     last_requested = Signal()  # the owner's last message, to be edited
     stop_requested = Signal()
@@ -109,6 +117,7 @@ class Composer(QFrame):
         self.setObjectName("composer")
         self._theme = theme
         self._busy = False
+        self._sent = QElapsedTimer()  # since the last click on Send
         self.edit = ComposerEdit(self)
         self.edit.setAccessibleName(tr("Message"))
         self.edit.setPlaceholderText(tr("Write a message"))
@@ -124,6 +133,7 @@ class Composer(QFrame):
         self.attach.setAccessibleName(tr("Attach files"))
         self.attach.clicked.connect(self.attach_requested)
         self.edit.files_dropped.connect(self.files_dropped)
+        self.edit.long_pasted.connect(self.long_pasted)
         self.has_attachments = False
         self.button = QToolButton(self)
         self.button.setObjectName("send")
@@ -203,10 +213,12 @@ class Composer(QFrame):
             self.stop_requested.emit()
 
     def _clicked(self) -> None:
-        if self._busy:
-            self.stop_requested.emit()
-        else:
+        """The second click of a double click on Send is no Stop."""
+        if not self._busy:
+            self._sent.start()
             self._submit()
+        elif not self._sent.isValid() or self._sent.hasExpired(QApplication.doubleClickInterval()):
+            self.stop_requested.emit()
 
     def _update_button(self) -> None:
         ready = self._busy or bool(self.text.strip()) or self.has_attachments

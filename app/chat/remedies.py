@@ -61,6 +61,8 @@ class Remedies(QObject):
             shorter = (summarise,) if self._can_summarise(message) else ()
             stop = Action(tr("Stop here"), lambda: None)
             actions: tuple[Action, ...] = (trim, *shorter, *(more if longer else ()), stop)
+        elif error["kind"] == "FileChangedError":  # it would fail again and again until then
+            actions = (Action(tr("Load the model again"), self._models.reload, primary=True),)
         else:
             again = Action(tr("Try again"), lambda: self._session.regenerate(message.id), primary=True)
             go_on = Action(tr("Continue"), lambda: self._session.continue_answer(message.id))

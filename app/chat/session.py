@@ -251,7 +251,10 @@ class ChatSession(QObject):
             self.path_changed.emit()
 
     def stop(self) -> None:
-        generation = self.generation
+        self.stop_in(self.conversation_id)
+
+    def stop_in(self, conversation_id: str | None) -> None:
+        generation = self._answers.in_conversation(conversation_id)
         if generation is not None:
             self._answers.stop(generation)
 
@@ -322,7 +325,8 @@ class ChatSession(QObject):
 
     def _ended(self, generation: Generation) -> None:
         message = generation.message
-        self._put([message])
+        if self._conversations.get(message.conversation_id) is not None:  # not purged meanwhile
+            self._put([message])
         if self._answers.in_conversation(message.conversation_id) is None:
             self._trees.pop(message.conversation_id, None)
         if message.conversation_id == self.conversation_id:

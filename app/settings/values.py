@@ -25,20 +25,28 @@ class Settings:
         self._values: dict[str, Any] = {setting.name: setting.default for setting in self.table.settings}
         self._unknown: dict[str, Any] = {}
         self._listeners: list[Listener] = []
+        self.on_unsaved: Callable[[Exception], None] | None = None  # told when a value holds but is not in the file
         self._read()
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
     def set(self, name: str, value: Any) -> None:
-        """Check, store, save and tell. Raises ValueError with a sentence fit to be shown."""
+        """Check, store, save and tell. Raises ValueError with a sentence fit to be shown.
+
+        Where the file cannot be written (a full disk) the value holds until the end of the program.
+        """
         setting = self.table[name]
         if problem := setting.problem(value):
             raise ValueError(problem)
         if self._values[name] == value:
             return
         self._values[name] = value
-        self.save()
+        try:
+            self.save()
+        except OSError as error:
+            if self.on_unsaved is not None:
+                self.on_unsaved(error)
         for listener in tuple(self._listeners):
             listener(name, value)
 
@@ -52,15 +60,15 @@ class Settings:
         text = json.dumps({**self._unknown, **changed}, indent=2, ensure_ascii=False, sort_keys=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_suffix(".json.part")
-        draft.write_text(text + "\n", encoding="utf-8")
+        draft.write_text(text + "\n", encoding="utf-8", errors="surrogateescape")  # file names that are no text
         draft.replace(self.path)
 
     def _read(self) -> None:
         try:
-            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            stored = json.loads(self.path.read_text(encoding="utf-8", errors="surrogateescape"))
         except FileNotFoundError:
             return
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self.problems.append(f"The settings in {self.path} could not be read ({error}): defaults are used.")
             self._keep_damaged()
             return

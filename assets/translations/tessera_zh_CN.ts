@@ -168,6 +168,10 @@
       <translation>对话</translation>
     </message>
     <message>
+      <source>Check the free space and the permissions of {path}.</source>
+      <translation>请检查 {path} 的可用空间和权限。</translation>
+    </message>
+    <message>
       <source>Checksum</source>
       <translation>校验和</translation>
     </message>
@@ -728,6 +732,10 @@
       <translation>仍然加载，或选择其他模型。</translation>
     </message>
     <message>
+      <source>Load the model again</source>
+      <translation>重新加载模型</translation>
+    </message>
+    <message>
       <source>Load the model again with these settings</source>
       <translation>用这些设置重新加载模型</translation>
     </message>
@@ -990,6 +998,10 @@
     <message>
       <source>Parameters</source>
       <translation>参数</translation>
+    </message>
+    <message>
+      <source>Pasted text</source>
+      <translation>粘贴的文本</translation>
     </message>
     <message>
       <source>Pause</source>
@@ -1440,6 +1452,10 @@
       <translation>前 {count} 个仓库</translation>
     </message>
     <message>
+      <source>The folder {path} cannot be used: {error}.</source>
+      <translation>无法使用文件夹 {path}：{error}。</translation>
+    </message>
+    <message>
       <source>The last minute</source>
       <translation>最近一分钟</translation>
     </message>
@@ -1458,6 +1474,10 @@
     <message>
       <source>The same seed gives the same answer to the same conversation.</source>
       <translation>相同的种子对相同的对话给出相同的回答。</translation>
+    </message>
+    <message>
+      <source>The settings could not be saved: {error}.</source>
+      <translation>无法保存设置：{error}。</translation>
     </message>
     <message>
       <source>The settings were read from {path}.</source>
@@ -1674,6 +1694,10 @@
     <message>
       <source>What is on your mind?</source>
       <translation>想聊点什么？</translation>
+    </message>
+    <message>
+      <source>What was changed holds until Tessera is closed.</source>
+      <translation>更改在关闭 Tessera 之前有效。</translation>
     </message>
     <message>
       <source>Where everything is</source>

@@ -22,6 +22,7 @@ from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.models.graph import Experts, Router
 from engine.runtime.threads import default_threads
+from engine.runtime.trace import check_trace
 from kernels import _cpu
 
 OURS = "tessera"
@@ -59,6 +60,10 @@ class Benchmark:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Benchmark:
+        if args.tier and args.tier not in _cpu.tiers():
+            raise EngineError(f"There is no tier “{args.tier}” here, only {', '.join(_cpu.tiers())}.")
+        if args.trace:
+            check_trace(str(args.trace))
         with GGUFFile.open(args.model) as gguf:
             graph = build_graph(load_spec(gguf))
         used = next((op.top_k for op in graph.ops if isinstance(op, Router)), 0)

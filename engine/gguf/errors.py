@@ -41,7 +41,7 @@ class FileChangedError(FileError):
 
 def display_name(path: str | os.PathLike[str]) -> str:
     """The file's name, fit for printing whatever bytes it holds."""
-    return Path(path).name.encode("utf-8", "replace").decode()
+    return (Path(path).name or os.fspath(path) or "“”").encode("utf-8", "replace").decode()
 
 
 def shown(raw: bytes) -> str:

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import EngineError, FileError
 from engine.gguf import GGUFFile, TensorInfo
-from engine.hub.connection import Connection, settings_from_environment
-from engine.hub.folders import cache_folder
-from engine.hub.journal import Source
-from engine.hub.names import LogicalModel
-from engine.hub.remote_header import remote_header
-from engine.hub.repository import RepositoryCard, open_repository
 from engine.placement.shape import ModelShape, TensorShape
 
+if TYPE_CHECKING:  # the hub takes half a second to import, and files do without it
+    from engine.hub.connection import Connection
+    from engine.hub.names import LogicalModel
+    from engine.hub.repository import RepositoryCard
+
+_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)  # owner/name, as the hub allows them
 _PREFERRED = ("Q4_K_M", "MXFP4", "Q4_K_XL", "Q4_K_S", "Q4_0")
 
 
 def read_shape(name: str) -> ModelShape:
     """`name`: a file, or `owner/repository`, or `owner/repository:Q4_K_M`. Asks the network for the latter two."""
-    path = Path(name)
-    if path.exists():
-        gguf = GGUFFile.open(path)
-        try:
+    if os.path.exists(name):  # noqa: PTH110  (Path.exists raises where a name is too long)
+        with GGUFFile.open(name) as gguf:
             return ModelShape.from_gguf(gguf)
-        finally:
-            gguf.close()
     repository, _, quantization = name.partition(":")
-    if repository.count("/") != 1 or name.lower().endswith(".gguf"):
+    if not _REPOSITORY.fullmatch(repository) or name.lower().endswith(".gguf"):
         raise FileError(
             f"There is no file {name}.", remedy="Name a GGUF file, or a repository as owner/name or owner/name:Q4_K_M."
         )
+    from engine.hub.connection import Connection, settings_from_environment
+    from engine.hub.folders import cache_folder
+    from engine.hub.repository import open_repository
+
     connection = Connection(settings_from_environment())
     try:
         connection.install()
@@ -65,6 +67,9 @@ def remote_shape(
     stop: threading.Event | None = None,
 ) -> ModelShape:
     """The shape of a model on the hub, from the headers of all its shards (a few megabytes each, cached)."""
+    from engine.hub.journal import Source
+    from engine.hub.remote_header import remote_header
+
     headers = [
         remote_header(
             connection, Source(card.summary.name, card.revision, file.path, file.size, file.sha256), cache, stop

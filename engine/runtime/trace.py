@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.errors import EngineError
 from engine.runtime.devices.streams import Span
 
 # The format: "Trace Event Format", Google, 2016. "X" is a complete event, "M" names a row.
@@ -37,6 +38,14 @@ def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
         for span in spans
     ]
     return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def check_trace(path: str) -> None:
+    """EngineError unless a trace can be written there: better known before the measurement than after it."""
+    try:
+        Path(path).touch()
+    except OSError as error:
+        raise EngineError(f"No trace can be written to {path}: {error.strerror or error}.") from error
 
 
 def write_trace(spans: Sequence[Span], path: Path) -> None:

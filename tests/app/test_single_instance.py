@@ -28,3 +28,9 @@ def test_another_data_folder_is_another_application(qapp, tmp_path):
     assert second.acquire()
     first.release()
     second.release()
+
+
+def test_a_folder_that_cannot_hold_a_lock_is_not_taken_for_a_running_window(qapp, tmp_path):
+    instance = SingleInstance(DataFolder(tmp_path / "missing"))
+    assert instance.acquire()
+    instance.release()

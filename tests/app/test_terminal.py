@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from app.__main__ import main
 from app.arguments import parser
+from app.environment import has_display
 
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
@@ -75,3 +77,78 @@ def test_every_command_has_words():
     text = parser().format_help()
     for command in ("chat", "info", "doctor"):
         assert command in text
+
+
+@pytest.mark.parametrize("path", ["", ".", "/tmp/" + "y" * 300, "/tmp" + "/abcdefgh" * 600, "/nope", "nowhere/at/all"])
+@pytest.mark.parametrize("command", ["info", "plan"])
+def test_paths_that_lead_nowhere(command, path):
+    done = run(command, path)
+    assert done.returncode == 1
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+    assert "answer that makes no sense" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--prefill", "0"), ("--prefill", "8,-1"), ("--depth", "-1"), ("--prefill", "x"), ("--decode", "0")]
+)
+def test_measures_of_nothing_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["bench", "m.gguf", *arguments])
+    assert caught.value.code == 2
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_an_unknown_tier_or_a_trace_without_a_place_is_said_before_anything_is_measured(tmp_path, capsys):
+    assert main(["bench", "m.gguf", "--tier", "mmx"]) == 1
+    assert "mmx" in capsys.readouterr().err
+    trace = tmp_path / "missing" / "trace.json"
+    assert main(["bench", "m.gguf", "--trace", str(trace)]) == 1
+    assert str(trace) in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shell redirections of POSIX")
+@pytest.mark.parametrize(("output", "status"), [(">&-", 0), (">/dev/full", 1)])
+def test_an_output_that_cannot_be_written_to(starter_model, output, status):
+    if ">/dev/full" in output and not Path("/dev/full").exists():
+        pytest.skip("only Linux has a device that is always full")
+    command = f"'{sys.executable}' -m app info '{starter_model}' {output}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status
+
+
+def test_what_the_terminal_cannot_show_is_replaced(tmp_path):
+    code = (
+        "import sys, app.__main__ as m\n"
+        "m.main = lambda: print('caf\\u00e9 \\U0001f31f') or 0; sys.exit(m.run_process())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=60, env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == b"caf? ?"
+
+
+def test_an_interrupt_at_the_start_ends_quietly(capsys, monkeypatch):
+    code = (
+        "import sys, app.__main__ as m\n"
+        "def interrupted(): raise KeyboardInterrupt\n"
+        "m.main = interrupted; sys.exit(m.run_process())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="display servers are asked on Linux")
+def test_a_display_that_is_gone_is_no_display(monkeypatch, tmp_path):
+    for name in DISPLAYS:
+        monkeypatch.delenv(name, raising=False)
+    assert not has_display()
+    monkeypatch.setenv("DISPLAY", ":987")
+    assert not has_display()
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-9")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert not has_display()
+    (tmp_path / "wayland-9").touch()
+    assert has_display()

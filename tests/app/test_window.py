@@ -150,3 +150,67 @@ def test_the_model_that_took_the_process_down_is_not_loaded_again(start, qtbot, 
     assert not any(isinstance(command, LoadModel) for command in second.engine.commands)
     second.page.problem_stack.cards[0].problem.actions[0].run()
     qtbot.waitUntil(lambda: second.context.models.info is not None)
+
+
+def test_a_conversation_deleted_off_screen_stops_its_answer_and_can_be_purged(app, qtbot):
+    app.engine.answer = None
+    send(qtbot, app, "Tell me everything")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    conversation = app.session.conversation_id
+    app.session.new()
+    app.context.conversations.delete(conversation)
+    app.context.conversations.purge(conversation)
+    assert Abort(app.engine.requests()[0].request_id) in app.engine.commands
+    qtbot.waitUntil(lambda: not app.session.is_any_busy)
+    done = []
+    app.context.store.call(lambda store: store.conversations(), done.append)
+    qtbot.waitUntil(lambda: done == [[]])
+    assert app.page.problem_stack.cards == []
+
+
+def test_a_model_file_that_changed_is_offered_to_be_loaded_again(app, qtbot):
+    app.engine.answer = None
+    send(qtbot, app, "Hi")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    request = app.engine.requests()[0]
+    app.engine.emit(
+        GenerationFinished(request.request_id, FinishReason.ERROR, None, ErrorInfo("FileChangedError", "It was cut."))
+    )
+    qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
+    (action,) = app.page.problem_stack.cards[0].problem.actions
+    loads = len([command for command in app.engine.commands if isinstance(command, LoadModel)])
+    action.run()
+    assert len([command for command in app.engine.commands if isinstance(command, LoadModel)]) == loads + 1
+    app.engine.answer = "Fine."
+    app.session.regenerate_last()
+    assert app.page.problem_stack.cards == []
+
+
+def test_after_unloading_nobody_is_asked(app, qtbot):
+    app.context.models.unload()
+    send(qtbot, app, "Hi")
+    assert app.engine.requests() == []
+    assert app.page.composer.text == "Hi"
+
+
+def test_a_long_paste_becomes_an_attachment(app, qtbot):
+    text = "word " * 200_000
+    app.page.composer.edit.long_pasted.emit(text)
+    (chip,) = app.page.attachments.chips
+    assert chip.attachment.text == text
+    qtbot.mouseClick(app.page.composer.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    assert text.rstrip() in app.engine.requests()[0].messages[-1].content
+
+
+def test_settings_and_markers_that_cannot_be_written_stop_nothing(app, qtbot, data_folder, tmp_path):
+    data_folder.settings.with_suffix(".json.part").mkdir()
+    data_folder.load_marker.mkdir()
+    app.context.models.load(tmp_path / "other.gguf")
+    qtbot.waitUntil(lambda: app.context.models.loading_path is None)
+    app.context.settings.set("threads", 2)
+    assert any("could not be saved" in card.problem.cause for card in app.page.problem_stack.cards)
+    send(qtbot, app, "Hi")
+    qtbot.waitUntil(lambda: answered(app))
+    app.window.close()
+    assert not app.window.isVisible()

@@ -258,6 +258,21 @@ def test_tier_of_another_processor_is_refused_with_a_remedy(client: EngineClient
         assert "auto" in caught.value.remedy
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_an_answer_of_no_tokens_is_refused(tiny, count):
+    (finished,) = tiny.stream(raw("none", "Count", max_tokens=count))
+    assert isinstance(finished, GenerationFinished)
+    assert "at least one token" in finished.error.cause
+
+
+def test_more_threads_than_there_can_be_are_refused(client, tiny_models, tmp_path):
+    path = str(tiny_models(TinyModel()))
+    with pytest.raises(ReportedError, match="at most 1024"):
+        client.load(path, LoadOptions(threads=1025))
+    with pytest.raises(ReportedError, match="No trace can be written"):
+        client.load(path, LoadOptions(threads=1, trace=str(tmp_path / "missing" / "trace.json")))
+
+
 @pytest.mark.parametrize("options", [LoadOptions(threads=0), LoadOptions(context_length=0)], ids=["threads", "context"])
 def test_senseless_options_are_refused(client: EngineClient, tiny_models: Write, options: LoadOptions) -> None:
     with pytest.raises(ReportedError, match="at least 1"):

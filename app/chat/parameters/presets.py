@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,10 @@ class Presets:
             self._own = {str(name): changed_only(values) for name, values in stored.items()}
         except FileNotFoundError:
             return
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             self.problem = f"The presets in {self._path} could not be read ({error}); only the built-in ones are there."
+            with contextlib.suppress(OSError):  # the next preset that is saved must not take its place
+                self._path.replace(self._path.with_suffix(".json.damaged"))
 
     def _write(self) -> None:
         draft = self._path.with_suffix(".json.part")

@@ -116,3 +116,13 @@ def test_a_file_that_cannot_be_read_is_explained(app, qtbot, tmp_path):
     app.page.attachments.add_files([tmp_path / "gone.txt"])
     qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
     assert "gone.txt" in app.page.problem_stack.cards[0].problem.cause
+
+
+def test_a_file_name_that_is_no_text_can_be_stored(tmp_path):
+    path = tmp_path / "caf\udce9.txt"
+    try:
+        path.write_text("coffee")
+    except (OSError, UnicodeEncodeError):
+        pytest.skip("this file system takes no such names")
+    name = read_attachment(path).name
+    assert name.encode() == b"caf?.txt"

@@ -7,7 +7,7 @@ from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtWidgets import QApplication
 
-from app.chat.composer import MAX_LINES, Composer
+from app.chat.composer import MAX_LINES, MAX_PASTE, Composer
 from app.settings.values import Settings
 from app.theme.theme import Theme
 
@@ -87,3 +87,28 @@ def test_rich_text_is_pasted_as_plain_text(composer):
     assert composer.text == "bold"
     assert composer.edit.textCursor().charFormat().fontWeight() == 400
     assert "<img" not in composer.edit.toHtml()
+
+
+def test_the_second_click_on_send_is_no_stop(composer, qtbot, monkeypatch):
+    stops = []
+    composer.stop_requested.connect(lambda: stops.append(1))
+    composer.send_requested.connect(lambda _text: composer.set_busy(True))
+    composer.set_text("x")
+    qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    assert (composer.sent, stops) == (["x"], [])
+    monkeypatch.setattr(QApplication, "doubleClickInterval", lambda: 0)
+    qtbot.wait(5)
+    qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    assert stops == [1]
+
+
+def test_a_long_paste_is_handed_on_instead_of_laid_out(composer):
+    long = []
+    composer.long_pasted.connect(long.append)
+    for text in ("x" * MAX_PASTE, "y" * (MAX_PASTE + 1)):
+        data = QMimeData()
+        data.setText(text)
+        composer.edit.insertFromMimeData(data)
+    assert composer.text == "x" * MAX_PASTE
+    assert long == ["y" * (MAX_PASTE + 1)]

@@ -49,6 +49,8 @@ def test_presets_are_kept_and_recognised(tmp_path):
 def test_a_damaged_presets_file_is_told(tmp_path):
     (tmp_path / "presets.json").write_text("[1")
     assert "could not be read" in Presets(tmp_path / "presets.json").problem
+    Presets(tmp_path / "presets.json").save("mine", {"temperature": 0.1})
+    assert (tmp_path / "presets.json.damaged").exists()
 
 
 def test_the_panel_changes_what_is_asked_and_each_conversation_has_its_own(app, qtbot):

@@ -81,3 +81,24 @@ def test_a_damaged_file_is_set_aside(path, text):
     assert settings["threads"] == 0
     assert len(settings.problems) == 1
     assert path.with_suffix(".json.damaged").read_text() == text
+
+
+def test_a_file_that_cannot_be_written_costs_no_value(path):
+    settings = Settings(path)
+    told, unsaved = [], []
+    settings.on_change(lambda name, value: told.append((name, value)))
+    settings.on_unsaved = unsaved.append
+    path.with_suffix(".json.part").mkdir()
+    settings.set("threads", 3)
+    assert (settings["threads"], told, len(unsaved)) == (3, [("threads", 3)], 1)
+
+
+def test_a_path_that_is_no_text_is_kept(path):
+    Settings(path).set("last_model", "/models/caf\udce9.gguf")
+    assert Settings(path)["last_model"] == "/models/caf\udce9.gguf"
+
+
+def test_a_file_nested_without_end_is_set_aside(path):
+    path.write_text("[" * 100_000)
+    assert Settings(path).problems
+    assert path.with_suffix(".json.damaged").exists()
