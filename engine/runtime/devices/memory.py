@@ -32,7 +32,7 @@ class Region:
         self.size = 0
         self.charged = 0  # whole granules
         self._memory = memory
-        self._map = mmap.mmap(-1, max(1, memory.granules(capacity)))
+        self._map = _map_anonymous(max(1, memory.granules(capacity)))
         self._bytes: Bytes = np.frombuffer(self._map, np.uint8)
 
     def resize(self, size: int) -> None:
@@ -59,7 +59,8 @@ class Region:
         """Gives pages back to the system; whoever still looks at them sees zeros."""
         if hasattr(self._map, "madvise") and hasattr(mmap, "MADV_DONTNEED"):
             begin = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, begin, max(0, end - begin)) if end > begin else None
+            if end > begin:
+                self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
 
 class DeviceMemory:
@@ -104,3 +105,10 @@ class DeviceMemory:
     @property
     def free(self) -> int:
         return max(0, self.limit - self.used)
+
+
+def _map_anonymous(size: int) -> mmap.mmap:
+    """Private where systems tell it apart: of shared memory, discarded pages would stay allocated."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, size)

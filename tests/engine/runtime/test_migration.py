@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -169,6 +170,19 @@ def test_a_budget_too_small_for_the_plan_is_rolled_back(model: HybridModel, refe
     talk.say()
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells resident memory on Linux only")
+def test_what_is_given_up_goes_back_to_the_system() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    memory = DeviceMemory(1 << 30)
+    region = memory.allocate(64 << 20, "weights")
+    region.view()[:] = 1
+    full = resident()
+    region.release()
+    assert full - resident() > 60 << 20
+
+
 def test_regions_grow_in_place_and_give_back() -> None:
     memory = DeviceMemory(100_000, granularity=4096)
     region = memory.reserve(1 << 20, "slots")
@@ -180,9 +194,11 @@ def test_regions_grow_in_place_and_give_back() -> None:
     with pytest.raises(DeviceMemoryError, match="slots"):
         region.resize(100_001)
     assert region.size == 90_000 and memory.used == 90_112
+    region.view()[:] = 9
     region.resize(4096)
     assert memory.used == 4096 and memory.peak == 90_112
     region.resize(20_000)
-    assert not region.view(8192).any(), "memory that was given up comes back empty"
+    assert (region.view(0, 4096) == 9).all()
+    assert not region.view(4096).any(), "memory that was given up comes back empty"
     with pytest.raises(ValueError, match="outside"):
         region.view(0, 20_001)
