@@ -48,21 +48,23 @@ struct FloatPanels {
   using Panel = PanelFloat;
   static constexpr int kValues = 64, kBytes = 64 * Load::kBytes, kChunk = 32 / kLanes;
 
-  // `count` values of kLanes rows.
-  static void unpack_values(const uint8_t* const* rows, size_t offset, int lane, int count, PanelFloat& panel) {
-    size_t k = 0;
-    for (; k + 4 <= static_cast<size_t>(count); k += 4) {
-      __m128i row[kLanes];
-      for (int r = 0; r < kLanes; ++r) row[r] = _mm_castps_si128(Load::load4(rows[r] + offset + k * Load::kBytes));
-      vi out[4];
-      transpose(row, out);
-      for (size_t i = 0; i < 4; ++i) store_i(&panel.w[k + i][lane], out[i]);
-    }
-    for (; k < static_cast<size_t>(count); ++k)
-      for (int r = 0; r < kLanes; ++r) panel.w[k][lane + r] = Load::load1(rows[r] + offset + k * Load::kBytes);
+  // Values [k, k + 4) of kLanes rows.
+  static void unpack_four(const uint8_t* const* rows, size_t offset, int lane, int k, PanelFloat& panel) {
+    __m128i row[kLanes];
+    for (int r = 0; r < kLanes; ++r) row[r] = _mm_castps_si128(Load::load4(rows[r] + offset + k * Load::kBytes));
+    vi out[4];
+    transpose(row, out);
+    for (int i = 0; i < 4; ++i) store_i(&panel.w[k + i][lane], out[i]);
   }
   static void unpack(const uint8_t* const* rows, size_t offset, int half, PanelFloat& panel) {
-    unpack_values(rows, offset, half * kLanes, 64, panel);
+    for (int k = 0; k < 64; k += 4) unpack_four(rows, offset, half * kLanes, k, panel);
+  }
+  // The first `count` < 64 values, for the end of the rows.
+  static void unpack_tail(const uint8_t* const* rows, size_t offset, int half, int count, PanelFloat& panel) {
+    const int fours = count / 4 * 4;
+    for (int k = 0; k < fours; k += 4) unpack_four(rows, offset, half * kLanes, k, panel);
+    for (int k = fours; k < count; ++k)
+      for (int r = 0; r < kLanes; ++r) panel.w[k][half * kLanes + r] = Load::load1(rows[r] + offset + k * Load::kBytes);
   }
 
   template <int T>
@@ -100,8 +102,8 @@ void multiply_float_panels(const MatmulTask& task) {
   for (int first_row = 0; first_row < task.rows; first_row += kPanelRows) {
     const PanelRows rows(task, first_row);
     for (int half = 0; half < 2; ++half)
-      FloatPanels<Load>::unpack_values(rows.row + half * kLanes, static_cast<size_t>(whole) * 64 * Load::kBytes,
-                                       half * kLanes, tail, *panel);
+      FloatPanels<Load>::unpack_tail(rows.row + half * kLanes, static_cast<size_t>(whole) * 64 * Load::kBytes, half,
+                                     tail, *panel);
     for (int t = 0; t < task.tokens; ++t) {
       const Tile tile{1,
                       whole,
