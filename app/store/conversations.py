@@ -41,10 +41,11 @@ class ConversationStore:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # a full disk ends it by itself
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def _mark_interrupted(self) -> None:
         """An answer that was being written when the process ended keeps its text and says so."""

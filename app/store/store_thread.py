@@ -6,7 +6,9 @@ import queue
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +19,30 @@ T = TypeVar("T")
 Deliver = Callable[[Callable[[], None]], None]
 
 SAVE_INTERVAL = 0.15  # seconds between saves of a streaming answer; the promise is at most 0.25
+
+
+RETRY_INTERVAL = 1.0  # seconds between attempts to write what found no room
+
+# Primary result codes of failures that may pass without anybody's fault in the data (sqlite.org/rescode.html).
+_PASSING = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+
+
+@dataclass(slots=True)
+class _Write:
+    """A change of the file; `texts` are the streaming answers that it saves, if that is all it does."""
+
+    function: Callable[[ConversationStore], Any]
+    on_error: Callable[[Exception], None]
+    texts: dict[str, str] | None = None
 
 
 class StoreThread:
@@ -32,6 +58,7 @@ class StoreThread:
         self._calls: queue.SimpleQueue[Callable[[ConversationStore], None] | None] = queue.SimpleQueue()
         self._texts: dict[str, str] = {}
         self._texts_lock = threading.Lock()
+        self._waiting: deque[_Write] = deque()  # writes that found no room, in order
         self._is_failing = False
         self._saveable: set[str] = set()  # ids whose text was handed over before the call being run
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
@@ -45,18 +72,25 @@ class StoreThread:
         on_done: Callable[[T], None] | None = None,
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Queue `function`; all calls run in the order they were made."""
+        """Queue `function`; all calls run in the order they were made.
+
+        One without `on_done` writes. Where the disk is full it waits, and so do the writes after it, until there is
+        room again; so it must do no harm to run it twice.
+        """
+        handler = on_error or self._on_error
 
         def run(store: ConversationStore) -> None:
             self._flush_texts(store)
+            if on_done is None:
+                self._write(store, _Write(function, handler))
+                return
             try:
                 result: Any = function(store)
             except Exception as error:
-                failure, handler = error, on_error or self._on_error
+                failure = error
                 self._deliver(lambda: handler(failure))
                 return
-            if on_done is not None:
-                self._deliver(lambda: on_done(result))
+            self._deliver(lambda: on_done(result))
 
         self._calls.put(run)
 
@@ -81,16 +115,20 @@ class StoreThread:
             while True:
                 # With nothing streaming, wait without waking.
                 wait = max(0.0, last_save + SAVE_INTERVAL - time.monotonic()) if self._saveable else None
+                if self._waiting:
+                    wait = RETRY_INTERVAL
                 try:
                     call = self._calls.get(timeout=wait)
                 except queue.Empty:
                     self._flush_texts(store)
+                    self._write_waiting(store)
                     last_save = time.monotonic()
                     continue
                 if call is None:
                     break
                 call(store)
             self._flush_texts(store)
+            self._write_waiting(store)
         finally:
             store.close()
 
@@ -100,18 +138,37 @@ class StoreThread:
         self._saveable.clear()
         if not texts:
             return
-        try:
-            store.save_texts(texts)
-        except sqlite3.Error as error:
-            failure = error
-            with self._texts_lock:  # keep what is not saved yet; newer text wins
-                self._texts = {**texts, **self._texts}
-            self._saveable.update(texts)
-            if not self._is_failing:  # it is tried again and again, but told once
-                self._deliver(lambda: self._on_error(failure))
-            self._is_failing = True
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and last.texts is not None:
+            last.texts.update(texts)  # newer text takes the place of what could not be saved
         else:
-            self._is_failing = False
+            self._write(store, _Write(lambda store: store.save_texts(texts), self._on_error, texts))
+
+    def _write(self, store: ConversationStore, write: _Write) -> None:
+        self._waiting.append(write)
+        self._write_waiting(store)
+
+    def _write_waiting(self, store: ConversationStore) -> None:
+        """Do what waits, in order, up to what finds no room."""
+        while self._waiting:
+            write = self._waiting[0]
+            try:
+                write.function(store)
+            except Exception as error:
+                failure, handler = error, write.on_error
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+                    self._tell_unsaved(error)
+                    return
+                self._deliver(lambda handler=handler, failure=failure: handler(failure))  # type: ignore[misc]
+            self._waiting.popleft()
+        self._is_failing = False
+
+    def _tell_unsaved(self, error: Exception) -> None:
+        """Saving is tried again and again, but that it fails is told once."""
+        if not self._is_failing:
+            unsaved = _unsaved(self._path, error)
+            self._deliver(lambda: self._on_error(unsaved))
+        self._is_failing = True
 
     def _open(self) -> ConversationStore:
         """The store; a new one where the file is damaged, one in memory where it cannot be used at all."""
@@ -129,6 +186,14 @@ class StoreThread:
                 return store
         self._deliver(lambda: self._on_error(failure))
         return ConversationStore(Path(":memory:"))
+
+
+def _unsaved(path: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"The conversations cannot be saved: {error}.",
+        done="They are kept in memory, and saving is tried again and again.",
+        remedy=f"Check the free space and the permissions of {path.parent}.",
+    )
 
 
 def _unusable(path: Path, error: Exception) -> StoreError:

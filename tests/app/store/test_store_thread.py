@@ -119,3 +119,22 @@ def test_a_folder_that_cannot_be_made_is_told(thread, errors, tmp_path):
     one = thread(tmp_path / "file" / "c.db")
     assert ask(one, lambda store: store.conversations()) == []
     assert "cannot be used" in errors[0].cause
+
+
+def test_what_found_no_room_is_written_in_order_once_there_is_some(thread, errors, tmp_path):
+    one = thread()
+    ask(one, lambda store: store._connection.execute("PRAGMA max_page_count = 1").fetchall())  # as a full disk
+    long = Message("q", "c", None, "user", "x" * 100_000)
+    one.call(lambda store: store.put_conversation(Conversation("c", "T" * 50_000)))
+    one.call(lambda store: store.put_messages([long]))
+    one.call(lambda store: store.put_messages([Message("a", "c", "q", "assistant", "", status=Status.STREAMING)]))
+    for text in ("so", "so far"):
+        one.save_text("a", text)
+        assert ask(one, lambda store: store.conversations()) == []
+    assert [type(error) for error in errors] == [StoreError]
+    assert "full" in errors[0].cause
+    ask(one, lambda store: store._connection.execute("PRAGMA max_page_count = 1000000").fetchall())
+    one.close()
+    again = thread()
+    assert [message.content for message in ask(again, lambda store: store.messages("c"))] == ["x" * 100_000, "so far"]
+    assert len(errors) == 1
