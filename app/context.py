@@ -23,7 +23,7 @@ from app.library.library_controller import LibraryController
 from app.main_window import MainWindow
 from app.model_controller import ModelController
 from app.placement.placement_controller import PlacementController
-from app.problems import Problem, Problems
+from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
 from app.store.store_thread import StoreThread
 from app.telemetry.telemetry_feed import TelemetryFeed
@@ -131,7 +131,8 @@ class AppContext(QObject):
             if isinstance(event, Notice):
                 self.problems.show(Problem("notice", event.text, remedy=event.remedy, serious=False))
             elif isinstance(event, EngineStopped) and event.error is not None:
-                self.problems.show(Problem.from_info("engine", event.error))
+                again = Action(tr("Start the engine again"), self.models.start_again, primary=True)
+                self.problems.show(Problem.from_info("engine", event.error, (again,)))
         self.telemetry.handle_all(arrivals)
         self.placement.handle_all(arrivals)
         self.titles.handle_all(arrivals)

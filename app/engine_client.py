@@ -71,6 +71,12 @@ class EngineClient(QObject):
         self._starter = threading.Thread(target=self._start_engine, name="engine-start", daemon=True)
         self._starter.start()
 
+    def restart(self) -> None:
+        """Another engine in place of one that has ended; commands wait until it stands."""
+        with self._lock:
+            self._engine = None
+        self.start()
+
     def send(self, command: Command) -> None:
         with self._lock:
             if self._engine is None:

@@ -16,6 +16,7 @@ from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
 from app.translation import tr
 from engine.messages import (
+    EngineStopped,
     Event,
     LoadModel,
     LoadOptions,
@@ -51,6 +52,7 @@ class ModelController(QObject):
         self.loading_path: str | None = None
         self.loading_fraction = 0.0
         self.loading_stage = ""
+        self._last_path: str | None = None  # what ran when the engine ended
         self.models: list[ModelFile] = []
         self._client = client
         self._settings = settings
@@ -108,6 +110,12 @@ class ModelController(QObject):
         if self.info is not None:
             self.load(self.info.path)
 
+    def start_again(self) -> None:
+        """The engine has ended unasked: start another one, with the model that ran."""
+        self._client.restart()
+        if self._last_path is not None:
+            self.load(self._last_path)
+
     def unload(self) -> None:
         self.info = None  # from now on nobody answers, though freeing the memory takes a moment
         self._client.send(UnloadModel())
@@ -127,6 +135,9 @@ class ModelController(QObject):
                 self._load_failed(event)
             case ModelUnloaded():
                 self.info = None
+            case EngineStopped():
+                self._last_path = self.info.path if self.info is not None else self.loading_path
+                self.info = self.loading_path = None
             case _:
                 return
         self.changed.emit()

@@ -1328,6 +1328,10 @@
       <translation>限速</translation>
     </message>
     <message>
+      <source>Start the engine again</source>
+      <translation>重新启动引擎</translation>
+    </message>
+    <message>
       <source>State</source>
       <translation>状态</translation>
     </message>

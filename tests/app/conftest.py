@@ -60,10 +60,10 @@ def start(qapp: QApplication, qtbot: QtBot, data_folder: DataFolder) -> Iterator
 
         def factory(on_event):
             engines.append(ScriptedEngine(on_event))
-            engines[0].info = model_info(str(data_folder.models / "Scripted-1B.Q4_K_M.gguf"))
+            engines[-1].info = model_info(str(data_folder.models / "Scripted-1B.Q4_K_M.gguf"))
             if prepare is not None:
-                prepare(engines[0])
-            return engines[0]
+                prepare(engines[-1])
+            return engines[-1]
 
         context = AppContext(qapp, data_folder, CrashHandler(data_folder.logs), factory)
         running.append(context)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 
 from app.store.records import Status
-from engine.messages import Abort, ErrorInfo, FinishReason, GenerationFinished, LoadModel, Overflow, TokenEvent
+from engine.messages import (
+    Abort,
+    EngineStopped,
+    ErrorInfo,
+    FinishReason,
+    GenerationFinished,
+    LoadModel,
+    Overflow,
+    TokenEvent,
+)
 from tests.support.scripted_engine import stats
 
 
@@ -214,3 +223,21 @@ def test_settings_and_markers_that_cannot_be_written_stop_nothing(app, qtbot, da
     qtbot.waitUntil(lambda: answered(app))
     app.window.close()
     assert not app.window.isVisible()
+
+
+def test_an_engine_that_ends_unasked_is_started_again(app, qtbot):
+    app.engine.answer = None
+    send(qtbot, app, "Go on")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    request = app.engine.requests()[0]
+    app.engine.begin(request)
+    app.engine.emit(TokenEvent(request.request_id, "Half"))
+    app.engine.emit(EngineStopped(ErrorInfo("RuntimeError", "The engine broke.")))
+    qtbot.waitUntil(lambda: app.context.models.info is None)
+    answer = app.session.path()[-1]
+    assert (answer.content, answer.status) == ("Half", Status.FAILED)
+    card = next(card for card in app.page.problem_stack.cards if card.problem.key == "engine")
+    card.problem.actions[0].run()
+    qtbot.waitUntil(lambda: app.context.models.info is not None)
+    app.session.regenerate(answer.id)
+    qtbot.waitUntil(lambda: answered(app) and app.session.path()[-1].status is Status.COMPLETE)
