@@ -331,8 +331,6 @@ class HybridExecutor:
         self._sides, self._plain = {}, None
         self._release_workspace()
         self.residency.close()
-        if self.trace is not None and self.trace_path is not None:
-            write_trace(self.trace, self.trace_path)
 
 
 def workspace_bytes(program: CpuProgram, graph: Graph) -> int:

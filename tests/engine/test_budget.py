@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -120,3 +121,16 @@ def test_on_the_processor_alone_there_is_no_budget(client: EngineClient, tiny_mo
     assert isinstance(until(client, PlacementRolledBack)[-1], PlacementRolledBack)
     client.send(AskResidency())
     assert until(client, ResidencyTold)[-1] == ResidencyTold(None)
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_a_trace_is_written_when_the_model_goes(
+    client: EngineClient, tiny_models: Write, tmp_path: Path, device: str
+) -> None:
+    trace = tmp_path / "trace.json"
+    options = LoadOptions(context_length=256, threads=1, device=device, gpu_budget=PLENTY, trace=str(trace))
+    client.load(str(tiny_models(MODEL)), options)
+    list(client.stream(request("a", 4)))
+    client.unload()
+    lanes = {event["cat"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"}
+    assert lanes == ({"CPU"} if device == "cpu" else {"CPU", "GPU", "link"})
