@@ -14,6 +14,7 @@ from app.chat.chat_page import ChatPage
 from app.chat.conversation_actions import ConversationActions
 from app.chat.conversation_list_model import ConversationListModel
 from app.chat.conversations import Conversations
+from app.chat.parameters.parameters_panel import ParametersPanel
 from app.chat.parameters.presets import Presets
 from app.chat.search import ConversationSearch, Hit
 from app.chat.session import ChatSession
@@ -134,6 +135,13 @@ class MainWindow(QMainWindow):
         page.model_chosen.connect(self._focus_composer)
         return page
 
+    def _add_budget(self, panel: ParametersPanel) -> None:
+        from app.placement.small_budget import SmallBudget
+
+        budget = SmallBudget(self._theme, self._placement, panel)
+        budget.details_requested.connect(lambda: self.show_page("memory"))
+        panel.add_above(budget)
+
     def _make_memory(self) -> QWidget:
         from app.placement.placement_page import PlacementPage
 
@@ -155,6 +163,7 @@ class MainWindow(QMainWindow):
         sidebar.action_requested.connect(self._actions.run_for_all)
         sidebar.search.textChanged.connect(self._search.set_query)
         self._search.found.connect(self._show_hits)
+        self.chat_page.panel_made.connect(self._add_budget)
         self.chat_page.deleted.connect(self._messages_deleted)
         self.chat_page.picker.folder_requested.connect(self._show_models_folder)
         session.started.connect(lambda message: self.notifications.begin(message.id))

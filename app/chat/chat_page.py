@@ -45,6 +45,7 @@ from engine.text.reasoning import split_reasoning
 class ChatPage(QWidget):
     """Assembles the widgets and joins them to the session; decides nothing itself."""
 
+    panel_made = Signal(object)  # ParametersPanel, when it is first wanted
     deleted = Signal(list)  # Messages; offer to undo
 
     def __init__(
@@ -187,6 +188,7 @@ class ChatPage(QWidget):
             panel.offer_reasoning(self._models.info is not None and self._models.info.has_reasoning_switch)
             self._columns.addWidget(panel)
             self._parameters = panel
+            self.panel_made.emit(panel)
         return self._parameters
 
     # --- what the session says ---

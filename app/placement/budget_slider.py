@@ -6,7 +6,17 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QBrush, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QPolygonF, QWheelEvent
+from PySide6.QtGui import (
+    QBrush,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+    QPolygonF,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QAbstractSlider, QWidget
 
 from app.placement.forecast import Marks
@@ -34,6 +44,8 @@ class BudgetSlider(QAbstractSlider):
         self._curve: tuple[tuple[int, float], ...] = ()
         self._committed = 0
         self._exact = (-1, 0.0)
+        self._top = 1.0  # of the speeds' axis
+        self._pictures: tuple[tuple[int, str, float], QPixmap, QPixmap] | None = None
         self.setOrientation(Qt.Orientation.Horizontal)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSingleStep(64)
@@ -52,6 +64,8 @@ class BudgetSlider(QAbstractSlider):
     def show_marks(self, marks: Marks, curve: Sequence[tuple[int, float]]) -> None:
         """The axis reaches to the card's whole memory; the value, to the largest safe budget."""
         self._marks, self._curve, self._exact = marks, tuple(curve), (-1, 0.0)
+        self._top = max((speed for _, speed in curve), default=1.0)
+        self._pictures = None
         self.blockSignals(True)
         self.setRange(0, marks.largest_safe // MiB)
         self.blockSignals(False)
@@ -96,8 +110,10 @@ class BudgetSlider(QAbstractSlider):
         return SIDE + (self.width() - 2 * SIDE) * budget / max(1, self._marks.card)
 
     def _y_of(self, speed: float) -> float:
-        top = max((speed for _, speed in self._curve), default=1.0)
-        return self._base - 4 - (self._base - (8 if self._small else 26)) * speed / max(top, 1e-9)
+        return self._base - 4 - (self._base - (8 if self._small else 26)) * speed / self._top
+
+    def _point(self, budget: int, speed: float) -> QPointF:
+        return QPointF(self.x_of(budget), self._y_of(speed))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -112,25 +128,35 @@ class BudgetSlider(QAbstractSlider):
         painter.end()
 
     def _paint_curve(self, painter: QPainter) -> None:
-        theme = self._theme
-        exact = [self._exact] if self._exact[0] == self.value() * MiB else []
-        points = sorted([*self._curve, *exact])
-        line = QPolygonF([QPointF(self.x_of(budget), self._y_of(speed)) for budget, speed in points])
-        path = QPainterPath(QPointF(line[0].x(), self._base))
-        for point in line:
-            path.lineTo(point)
-        path.lineTo(line[-1].x(), self._base)
-        soft = theme.color("place_gpu")
-        soft.setAlpha(28)
-        painter.fillPath(path, soft)
-        reached = theme.color("place_gpu")
-        reached.setAlpha(52)
+        """From two pictures: antialiased areas of that size cost milliseconds, and a drag paints them all the time."""
+        key = (self.width(), self._theme.name, self.devicePixelRatioF())
+        if self._pictures is None or self._pictures[0] != key:
+            self._pictures = key, self._area(28), self._area(80)
+        _, whole, reached = self._pictures
+        painter.drawPixmap(0, 0, whole)
         painter.save()
         painter.setClipRect(QRectF(0, 0, self.x_of(self.value() * MiB), self.height()))
-        painter.fillPath(path, reached)
+        painter.drawPixmap(0, 0, reached)
         painter.restore()
-        painter.setPen(QPen(theme.color("place_gpu"), 1.8))
+
+    def _area(self, alpha: int) -> QPixmap:
+        """The curve and what is below it."""
+        scale = self.devicePixelRatioF()
+        pixmap = QPixmap(QSize(self.width(), self._base) * scale)
+        pixmap.setDevicePixelRatio(scale)
+        pixmap.fill(self._theme.color("card" if not self._small else "window"))
+        painter = QPainter(pixmap)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        line = [self._point(*point) for point in self._curve]
+        path = QPainterPath()
+        path.addPolygon(QPolygonF([QPointF(line[0].x(), self._base), *line, QPointF(line[-1].x(), self._base)]))
+        color = self._theme.color("place_gpu")
+        color.setAlpha(alpha)
+        painter.fillPath(path, color)
+        painter.setPen(QPen(self._theme.color("place_gpu"), 1.8))
         painter.drawPolyline(line)
+        painter.end()
+        return pixmap
 
     def _paint_track(self, painter: QPainter) -> None:
         theme, y = self._theme, self._base + 8

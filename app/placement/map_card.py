@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from app.placement.map_cells import Cell, MapCells, Places
 from app.placement.map_colors import Levels
-from app.placement.map_table import PLACE_WORDS, MapTable
+from app.placement.map_table import PLACE_WORDS, MapTable, MapTableModel
 from app.placement.map_view import MapView
 from app.placement.words import gib
 from app.theme.theme import Theme
@@ -172,6 +172,13 @@ class MapCard(QFrame):
             self._table.rows.show_cells(self._cells)
             self.stack.addWidget(self._table)
         return self._table
+
+    def table_rows(self) -> MapTableModel:
+        """The table's lines as they are now, shown or not."""
+        rows = self.table.rows
+        if self._places is not None:
+            rows.show_places(self._places, self._reasons, self._use)
+        return rows
 
     def _show_table(self, shown: bool) -> None:
         if shown and self._places is not None:

@@ -82,7 +82,7 @@ class PlacementController(QObject):
         self.live.changed.connect(self._residency_changed)
         self._models = models
         self._settings = settings
-        self._background = background
+        self.background = background
         self._wish: Wish | None = None
         self._planning = False
         self._own: tuple[HardwareProfile, bool] | None = None
@@ -185,7 +185,7 @@ class PlacementController(QObject):
             return
         self._planning = True
         wish = self._wish
-        self._background.run_in_background(lambda: self._answer(wish), self._answered, self._failed)
+        self.background.run_in_background(lambda: self._answer(wish), self._answered, self._failed)
 
     def _answer(self, wish: Wish) -> Answer:
         """Off the main thread; one at a time, so what it keeps needs no lock."""

@@ -5,11 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.library.notice import Notice
 from app.model_controller import ModelController
 from app.placement.budget_card import BudgetCard
+from app.placement.exports import as_chrome_trace, as_csv
 from app.placement.live_cells import Heat, device_parts, live_heat, live_levels, live_places, wished_places
 from app.placement.machines import THIS_MACHINE
 from app.placement.map_card import MapCard
@@ -18,6 +31,7 @@ from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
 from app.placement.placement_controller import PlacementController
+from app.placement.timeline_card import TimelineCard
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.traces_card import TracesCard
 from app.theme.theme import Theme
@@ -62,8 +76,14 @@ class PlacementPage(QScrollArea):
         self.gpu_bar = MemoryBar(theme, tr("GPU memory"), "gpu", self)
         self.ram_bar = MemoryBar(theme, tr("RAM"), "ram", self)
         self.map = MapCard(theme, self)
+        self.timeline = TimelineCard(theme, controller.background, self)
+        self.export = QToolButton(self)
+        self.export.setObjectName("quiet")
+        self.export.setText(tr("Export"))
+        self.export.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.export.setMenu(self._export_menu())
         self.traces = TracesCard(theme, telemetry, self)
-        self._cards = (self.budget, self._bars(), self.map, self.traces)
+        self._cards = (self.budget, self._bars(), self.map, self.timeline, self.traces)
         self._lay_out()
         self._connect()
         controller.start()
@@ -79,6 +99,30 @@ class PlacementPage(QScrollArea):
         layout.addWidget(self.ram_bar)
         return card
 
+    def _export_menu(self) -> QMenu:
+        menu = QMenu(self)
+        menu.addAction(tr("The page as a picture…"), lambda: self._save("png"))
+        menu.addAction(tr("The table as CSV…"), lambda: self._save("csv"))
+        menu.addAction(tr("The timeline as a Chrome trace…"), lambda: self._save("json"))
+        return menu
+
+    def _save(self, kind: str) -> None:
+        name = f"{self._models.info.name if self._models.info else 'tessera'}.{kind}"
+        chosen, _ = QFileDialog.getSaveFileName(self, tr("Export"), name, f"*.{kind}")
+        if chosen:
+            self.export_to(Path(chosen))
+
+    def export_to(self, path: Path) -> None:
+        """What is shown, as .png, .csv or .json (the timeline must have been unfolded)."""
+        if path.suffix == ".png":
+            self.widget().grab().save(str(path))
+        elif path.suffix == ".csv":
+            path.write_text(as_csv(self.map.table_rows()), encoding="utf-8")
+        elif self.timeline.timeline is not None:
+            path.write_text(as_chrome_trace(self.timeline.timeline), encoding="utf-8")
+        else:
+            self.timeline.then(lambda: self.export_to(path))
+
     def _lay_out(self) -> None:
         body = QWidget(self)
         body.setObjectName("pageBody")
@@ -90,6 +134,7 @@ class PlacementPage(QScrollArea):
         head.addStretch(1)
         head.addWidget(self.machine_label, 0, Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(self.machine, 0, Qt.AlignmentFlag.AlignVCenter)
+        head.addWidget(self.export, 0, Qt.AlignmentFlag.AlignVCenter)
         layout = QVBoxLayout(body)
         layout.setContentsMargins(28, 26, 28, 28)
         layout.setSpacing(14)
@@ -126,7 +171,7 @@ class PlacementPage(QScrollArea):
     def _show_missing(self, reason: str) -> None:
         for card in self._cards:
             card.hide()
-        for part in (self.simulated, self.subtitle, self.machine, self.machine_label):
+        for part in (self.simulated, self.subtitle, self.machine, self.machine_label, self.export):
             part.hide()
         words = tr(
             "Load a model, and this page shows where each of its tensors and experts lies and what memory would buy."
@@ -140,7 +185,7 @@ class PlacementPage(QScrollArea):
         info = self._models.info
         outlook, machine = answer.outlook, answer.machine
         self.notice.hide()
-        for part in (*self._cards, self.machine, self.machine_label):
+        for part in (*self._cards, self.machine, self.machine_label, self.export):
             part.show()
         if self._cells is None or self._cells.shape is not outlook.shape:
             self._cells = MapCells(outlook.shape)
@@ -174,6 +219,7 @@ class PlacementPage(QScrollArea):
             self.budget.slider.show_committed(residency.budget_bytes)
         self._show_places()
         self._show_now()
+        self.timeline.show_answer(answer)
 
     @property
     def _shown_residency(self) -> ResidencySnapshot | None:

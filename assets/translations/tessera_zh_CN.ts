@@ -345,7 +345,7 @@
     </message>
     <message>
       <source>Details</source>
-      <translation>详细信息</translation>
+      <translation>详情</translation>
     </message>
     <message>
       <source>Details of the answer</source>
@@ -550,6 +550,10 @@
     <message>
       <source>Grammar (GBNF)</source>
       <translation>语法（GBNF）</translation>
+    </message>
+    <message>
+      <source>Hide</source>
+      <translation>收起</translation>
     </message>
     <message>
       <source>Hide the sidebar</source>
@@ -948,6 +952,10 @@
       <translation>每行一个；回答在最先出现的那个之前结束。</translation>
     </message>
     <message>
+      <source>One step on the clock</source>
+      <translation>一步的时间线</translation>
+    </message>
+    <message>
       <source>Only the k most likely tokens are considered.</source>
       <translation>只考虑概率最高的 k 个词元。</translation>
     </message>
@@ -1077,7 +1085,7 @@
     </message>
     <message>
       <source>Prompt</source>
-      <translation>提示词</translation>
+      <translation>提示</translation>
     </message>
     <message>
       <source>Proxy</source>
@@ -1266,6 +1274,10 @@
     <message>
       <source>Shard {numbers} missing</source>
       <translation>缺少分片 {numbers}</translation>
+    </message>
+    <message>
+      <source>Show</source>
+      <translation>显示</translation>
     </message>
     <message>
       <source>Show it on</source>
@@ -1472,6 +1484,10 @@
       <translation>其余的在队列中等待。</translation>
     </message>
     <message>
+      <source>The page as a picture…</source>
+      <translation>将页面存为图片……</translation>
+    </message>
+    <message>
       <source>The projector for images (mmproj) in this repository is no model and is not listed.</source>
       <translation>此仓库中的图像投影器（mmproj）不是模型，因此未列出。</translation>
     </message>
@@ -1490,6 +1506,14 @@
     <message>
       <source>The settings were written to {path}.</source>
       <translation>设置已写入 {path}。</translation>
+    </message>
+    <message>
+      <source>The table as CSV…</source>
+      <translation>将表格存为 CSV……</translation>
+    </message>
+    <message>
+      <source>The timeline as a Chrome trace…</source>
+      <translation>将时间线存为 Chrome trace……</translation>
     </message>
     <message>
       <source>The token is kept.</source>
@@ -1568,6 +1592,10 @@
       <translation>首个词元用时</translation>
     </message>
     <message>
+      <source>Timeline of one step: {busy}</source>
+      <translation>一步的忙碌程度：{busy}</translation>
+    </message>
+    <message>
       <source>Title</source>
       <translation>标题</translation>
     </message>
@@ -1582,6 +1610,10 @@
     <message>
       <source>Today</source>
       <translation>今天</translation>
+    </message>
+    <message>
+      <source>Token</source>
+      <translation>词元</translation>
     </message>
     <message>
       <source>Tokens</source>
@@ -1986,6 +2018,10 @@
     <message>
       <source>simulated</source>
       <translation>模拟</translation>
+    </message>
+    <message>
+      <source>simulated: {words}</source>
+      <translation>模拟：{words}</translation>
     </message>
     <message>
       <source>stopped by you</source>

@@ -32,7 +32,7 @@ FROM_TABLES = {
     "tr(setting.group)",
     "tr(words)",
     "tr(place)",
-    "tr(_HEADS[section])",
+    "tr(_HEADS[column])",
     "tr(PLACE_WORDS[int(self._places[cell.row, cell.column])])",
     "tr(part.purpose.value)",
     "tr(trace.value)",

@@ -76,6 +76,12 @@ class ParametersPanel(QFrame):
         self._apply_theme()
         self.show_values({})
 
+    def add_above(self, widget: QWidget) -> None:
+        """Something of the window's own, between the presets and the parameters."""
+        layout = self.layout()
+        assert isinstance(layout, QVBoxLayout)
+        layout.insertWidget(2, widget)
+
     def show_values(self, values: dict[str, Any]) -> None:
         self._values = changed_only(values)
         for name, row in self.rows.items():

@@ -1,0 +1,44 @@
+"""What the page shows, as files: a picture, a table, and the timeline for chrome://tracing. Free of widgets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from app.placement.map_table import MapTableModel
+from engine.placement.simulator import Lane, Timeline
+
+
+def as_csv(rows: MapTableModel) -> str:
+    """The table with its head."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = range(rows.columnCount())
+    writer.writerow([rows.head(column) for column in columns])
+    for row in range(rows.rowCount()):
+        writer.writerow([rows.data(rows.index(row, column)) for column in columns])
+    return text.getvalue()
+
+
+def as_chrome_trace(timeline: Timeline) -> str:
+    """The Trace Event Format (Google, 2016): one row per lane, complete events, times in microseconds."""
+    lanes = {lane: number for number, lane in enumerate(Lane, 1)}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": lane.value}}
+        for lane, tid in lanes.items()
+    ]
+    events += [
+        {
+            "ph": "X",
+            "name": task.name,
+            "cat": "simulated",
+            "pid": 1,
+            "tid": lanes[task.lane],
+            "ts": task.start * 1e6,
+            "dur": (task.end - task.start) * 1e6,
+        }
+        for task in timeline.tasks
+    ]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})

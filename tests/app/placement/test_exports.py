@@ -1,0 +1,61 @@
+"""Timeline, files of what is shown, and the small slider beside the conversation."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+from PySide6.QtGui import QImage
+
+GiB = 1 << 30
+
+
+def test_the_timeline_is_the_simulated_step_of_the_shown_budget(memory, qtbot):
+    card = memory.page.timeline
+    assert card.simulation is None and not card.view.isVisible()
+    card.unfold.click()
+    qtbot.waitUntil(lambda: card.simulation is not None)
+    first = card.view._seconds
+    assert card.note.text() == "simulated" and "GPU" in card.facts.text()
+    memory.page.budget.slider.setValue(2 * 1024)
+    qtbot.waitUntil(lambda: card.view._seconds > first)
+    box = card.view._box(card.view._tasks[5])
+    assert card.view._tasks[5].name in card.view.words_at(box.center())
+    decode = card.view._seconds
+    card.kinds["prefill"].click()
+    assert card.view._seconds > decode
+
+
+def test_everything_can_be_taken_along_as_files(memory, qtbot, tmp_path):
+    page = memory.page
+    page.export_to(tmp_path / "page.png")
+    picture = QImage(str(tmp_path / "page.png"))
+    assert picture.width() >= 600 and picture.height() > page.map.height()
+    page.export_to(tmp_path / "table.csv")
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == 48 * 128 + 48 * 9 + 3
+    slots = memory.answer.preview.plan.slots
+    assert sum(row["Place"] == "GPU" and "expert" in row["Name"] for row in rows) == sum(slots)
+    page.export_to(tmp_path / "trace.json")
+    qtbot.waitUntil((tmp_path / "trace.json").exists)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert names == {"CPU", "GPU", "link"}
+    assert all(event["dur"] >= 0 for event in events if event["ph"] == "X") and len(events) > 100
+
+
+def test_the_small_slider_and_the_large_one_are_one(memory, qtbot):
+    window = memory.app.window
+    window.show_page("chat")
+    window.chat_page.parameters_button.setChecked(True)
+    from app.placement.small_budget import SmallBudget
+
+    small = window.findChild(SmallBudget)
+    assert small.slider.isVisible() and "simulated" in small.words.text()
+    assert small.slider.value() == memory.page.budget.slider.value()
+    small.slider.setValue(3 * 1024)
+    qtbot.waitUntil(lambda: memory.answer.preview.budget == 3 * GiB)
+    assert memory.page.budget.slider.value() == 3 * 1024
+    assert "3.0 GiB" in small.words.text()
+    small.details.click()
+    assert memory.page.isVisible()
