@@ -11,6 +11,7 @@ from app.placement.placement_controller import Answer
 from app.placement.words import gib, not_known, percent, speed
 from app.theme.theme import Theme
 from app.translation import tr
+from engine.messages import GenerationStats
 
 GiB, MiB = 1 << 30, 1 << 20
 SETTLE = 500  # milliseconds without a further key before a typed value is applied
@@ -198,12 +199,14 @@ class BudgetCard(QFrame):
         note = tr("of expert uses found on the GPU") if rate is not None else tr("a model without experts")
         self.hits.show_number(percent(rate) if rate is not None else not_known(), "", note)
 
-    def show_measured(self, decode: float, prefill: float, depth: int) -> None:
+    def show_measured(self, stats: GenerationStats) -> None:
         """What the last answer really ran at, beside what is predicted."""
-        if decode:
-            self.decode.note.setText(tr("measured {speed} at {depth} tokens", speed=speed(decode), depth=f"{depth:,}"))
-        if prefill:
-            self.prefill.note.setText(tr("measured {speed}", speed=speed(prefill)))
+        depth = f"{stats.depth:,}"
+        if stats.decode_speed:
+            words = tr("predicted; measured {speed} at {depth} tokens", speed=speed(stats.decode_speed), depth=depth)
+            self.decode.note.setText(words)
+        if stats.prefill_speed:
+            self.prefill.note.setText(tr("predicted; measured {speed}", speed=speed(stats.prefill_speed)))
 
     def choose(self, budget: int) -> None:
         """As if the slider had been dragged there."""

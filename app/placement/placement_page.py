@@ -211,6 +211,7 @@ class PlacementPage(QScrollArea):
         if answer is None or self._cells is None:
             return
         self.budget.show_preview(answer)
+        self._show_measured()
         plan = answer.preview.plan
         if plan is None:
             return
@@ -251,13 +252,20 @@ class PlacementPage(QScrollArea):
         self.map.show_places(live_places(cells, residency), live_levels(cells, heat, before), ghost, heat)
         self.map.show_hint(tr("Violet: would move with the budget above.") if ghost is not None else "")
 
+    def _show_measured(self) -> None:
+        """Only beside the placement that was measured."""
+        answer, stats = self._controller.answer, self._telemetry.last_answer
+        if answer is None or stats is None or answer.machine.simulated:
+            return
+        residency = self._shown_residency
+        if residency is None or residency.budget_bytes == answer.preview.budget:
+            self.budget.show_measured(stats)
+
     def _show_live(self) -> None:
         residency = self._shown_residency
         if residency is None:
             return
         self.budget.slider.show_committed(residency.budget_bytes)
-        if residency.measured_decode:
-            self.budget.show_measured(residency.measured_decode, 0.0, 0)
         self._show_places()
         self._show_now()
 
@@ -271,8 +279,12 @@ class PlacementPage(QScrollArea):
         if answer is None or answer.preview.plan is None or not self.isVisible():
             return
         self._live.ask()
+        self._show_measured()
         plan, hardware, snapshot = answer.preview.plan, answer.outlook.hardware, self._telemetry.snapshot
         residency = self._shown_residency
+        gpu = snapshot.gpu if snapshot is not None else None
+        if gpu is not None and gpu.used is not None:
+            self._controller.set_taken(max(0, gpu.used - (gpu.ours or 0)))
         self.gpu_bar.setVisible(hardware.gpu is not None)
         if hardware.gpu is not None:
             now = device_parts(residency) if residency is not None else ()

@@ -7,7 +7,16 @@ from PySide6.QtCore import QObject, Signal
 from app.background import MainThread
 from app.engine_client import Arrival
 from app.telemetry.history import History, TokenRate
-from engine.messages import GenerationFinished, PlacementChanged, PlacementRolledBack, ResidencyTold, TokenEvent
+from engine.messages import (
+    GenerationFinished,
+    GenerationStats,
+    ModelLoaded,
+    ModelUnloaded,
+    PlacementChanged,
+    PlacementRolledBack,
+    ResidencyTold,
+    TokenEvent,
+)
 from engine.telemetry.probe import Probe
 from engine.telemetry.residency import ResidencySnapshot
 from engine.telemetry.snapshot import TelemetrySnapshot
@@ -23,7 +32,7 @@ class TelemetryFeed(QObject):
         self.snapshot: TelemetrySnapshot | None = None
         self.residency: ResidencySnapshot | None = None
         self.history = History()
-        self.last_speed: float | None = None  # decode tokens/s of the last answer
+        self.last_answer: GenerationStats | None = None  # of the model that runs
         self._tokens = TokenRate()
         self._main_thread = main_thread
         self._probe = Probe(lambda snapshot: main_thread.post(lambda: self.take(snapshot)))
@@ -45,6 +54,11 @@ class TelemetryFeed(QObject):
         """Tokens per second now; None while nothing is generated."""
         return self._tokens.at(self.snapshot.time) if self.snapshot is not None else None
 
+    @property
+    def last_speed(self) -> float | None:
+        """Decode tokens per second of the last answer."""
+        return self.last_answer.decode_speed if self.last_answer is not None else None
+
     def take(self, snapshot: TelemetrySnapshot) -> None:
         self.snapshot = snapshot
         hits = self.residency.hit_rate if self.residency is not None else None
@@ -57,7 +71,9 @@ class TelemetryFeed(QObject):
                 case TokenEvent(tokens=tokens):
                     self._tokens.add(time, tokens)
                 case GenerationFinished(stats=stats) if stats is not None and stats.decode_speed:
-                    self.last_speed = stats.decode_speed
+                    self.last_answer = stats
+                case ModelLoaded() | ModelUnloaded():
+                    self.last_answer = self.residency = None
                 case PlacementChanged(residency=residency) | PlacementRolledBack(residency=residency):
                     self.residency = residency
                 case ResidencyTold(residency=residency):

@@ -1892,14 +1892,6 @@
       <translation>最大安全值 {size}</translation>
     </message>
     <message>
-      <source>measured {speed}</source>
-      <translation>实测 {speed}</translation>
-    </message>
-    <message>
-      <source>measured {speed} at {depth} tokens</source>
-      <translation>在 {depth} 个词元处实测 {speed}</translation>
-    </message>
-    <message>
       <source>minimum {size}</source>
       <translation>最小 {size}</translation>
     </message>
@@ -1986,6 +1978,14 @@
     <message>
       <source>predicted at {depth} tokens</source>
       <translation>在 {depth} 个词元处预测</translation>
+    </message>
+    <message>
+      <source>predicted; measured {speed}</source>
+      <translation>预测；实测 {speed}</translation>
+    </message>
+    <message>
+      <source>predicted; measured {speed} at {depth} tokens</source>
+      <translation>预测；在 {depth} 个词元时实测 {speed}</translation>
     </message>
     <message>
       <source>prefill {speed} tok/s</source>

@@ -196,3 +196,16 @@ def test_an_unreadable_model_says_so(start, qtbot):
     page = app.window.page("memory")
     qtbot.waitUntil(lambda: page.notice.isVisible() and "Scripted-1B" in page.notice.cause.text())
     assert not page.budget.isVisible()
+
+
+def test_measured_speed_stands_beside_predicted_on_this_machine_only(open_memory, qtbot):
+    opened = open_memory("llama-3.1-8b-q4_k_m", "")
+    opened.app.session.send("Hello")
+    feed = opened.app.context.telemetry
+    qtbot.waitUntil(lambda: feed.last_answer is not None)
+    note = opened.page.budget.decode.note
+    qtbot.waitUntil(lambda: "measured" in note.text())
+    assert f"{feed.last_answer.depth}" in note.text()
+    opened.controller.set_machine("RTX 4070")
+    qtbot.waitUntil(lambda: opened.answer.machine.simulated)
+    assert "measured" not in note.text()
