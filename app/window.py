@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def run_window(data_folder: Path | None) -> int:
     application.setStyle(QStyleFactory.create("Fusion"))
     context = AppContext(application, folder, crash_handler)
     context.window.first_painted.connect(lambda: instance.listen(context.window.bring_to_front))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's handler would wait for Qt; all that was said is stored
     context.window.show()
     try:
         return application.exec()

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
 from app.environment import DataFolder
 from app.single_instance import SingleInstance
 
@@ -34,3 +42,18 @@ def test_a_folder_that_cannot_hold_a_lock_is_not_taken_for_a_running_window(qapp
     instance = SingleInstance(DataFolder(tmp_path / "missing"))
     assert instance.acquire()
     instance.release()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl+C of a POSIX terminal")
+def test_ctrl_c_in_the_terminal_ends_the_window(tmp_path):
+    command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path)]
+    process = subprocess.Popen(command, env=os.environ | {"QT_QPA_PLATFORM": "offscreen"})
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "conversations.db").exists() and time.monotonic() < deadline:  # made once it is painted
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == -signal.SIGINT
+    finally:
+        process.kill()
+        process.wait()
