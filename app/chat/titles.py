@@ -26,6 +26,7 @@ from engine.text.reasoning import split_reasoning
 
 IDLE_MS = 1500
 MAX_TOKENS = 24
+FEWEST_PARAMETERS = 300_000_000  # smaller models do not understand the question
 PREFIX = "title-"
 EXCERPT = 600  # characters of each message that are told
 QUESTION = "Write a title for this conversation: at most six words, no quotation marks. Answer with the title alone."
@@ -69,7 +70,8 @@ class Titles(QObject):
         row = self._conversations.get(message.conversation_id)
         if row is None or row.titled_by != "first message" or message.status is not Status.COMPLETE:
             return
-        if self._settings["automatic_titles"]:
+        info = self._models.info
+        if self._settings["automatic_titles"] and info is not None and info.parameters >= FEWEST_PARAMETERS:
             self._wanted.append(message)
             self._timer.start()
 
@@ -117,6 +119,8 @@ def clean_title(text: str) -> str:
     line = re.sub(r"^\W*(?:title|titel)\s*:\s*", "", line.strip(), flags=re.IGNORECASE)
     line = re.sub(r"[*_`#]+", "", line).strip(" \"'“”„‘’«»「」.:")
     words = line.split()
+    if line.lower() in QUESTION.lower():  # small models repeat what they were told
+        return ""
     if not words or len(line) > TITLE_LENGTH or len(words) > 10:
         return ""
     return " ".join(words)

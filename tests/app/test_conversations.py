@@ -194,6 +194,7 @@ def test_a_message_aborts_the_search_for_a_title(app, say, qtbot):
         ("<think>hm</think>\n\nMosaics.", "Mosaics"),
         ("马赛克艺术", "马赛克艺术"),
         ("", ""),
+        ("At most six words, no quotation marks.", ""),
         ("I am sorry, but as a language model I cannot give a title to that", ""),
     ],
 )
