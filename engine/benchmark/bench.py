@@ -82,7 +82,7 @@ class Benchmark:
             trace=str(args.trace) if args.trace else None,
             step_bytes=step,
             cache_bytes=decode_bytes(graph, used, 1, _KV_VALUE_BYTES) - step,
-            prediction=Prediction.of(str(args.model), args.threads or default_threads(), args.tier),
+            prediction=_prediction(args),
         )
 
     def run(self, *, quiet: bool) -> dict[str, Any]:
@@ -162,6 +162,13 @@ class Benchmark:
             if self.prediction is not None and label.startswith(OURS):
                 row["predicted"] = self.prediction.speeds(comparison, label)
             yield row
+
+
+def _prediction(args: argparse.Namespace) -> Prediction | None:
+    """For the processor alone: an emulated device has no rates of its own to predict from."""
+    if args.device != "cpu":
+        return None
+    return Prediction.of(str(args.model), args.threads or default_threads(), args.tier)
 
 
 def _beside(device: str) -> str:
