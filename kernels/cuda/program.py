@@ -77,6 +77,7 @@ class CudaProgram:
 
     kernels: KernelSet
     memory: Memory
+    stream: int = 0  # where it launches
     tier: str = "cuda"
     _values: list[Value] = field(default_factory=list)
     _weights: list[Weight] = field(default_factory=list)
@@ -303,7 +304,7 @@ class CudaProgram:
 
     def run(self, pool: ThreadPool | None, batch: Batch, begin: int = 0, end: int = -1) -> None:
         """Operations begin … end for one batch. `pool` is the CPU's and not used."""
-        with Run(Operations(self.kernels), self.memory, self._values, batch) as run:
+        with Run(Operations(self.kernels, self.stream), self.memory, self._values, batch) as run:
             for operation in self._operations[begin : len(self._operations) if end < 0 else end]:
                 operation(run)
             self._last = run.n, run.output_count

@@ -7,6 +7,8 @@ either side but for values that a rounding moved to the next integer: one step i
 
 from __future__ import annotations
 
+import ctypes
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,11 @@ import pytest
 from numpy.typing import NDArray
 
 from kernels import _cpu
-from kernels.cuda.host import HostKernels
+from kernels.cuda import nvrtc
+from kernels.cuda.driver import Driver, DriverKernels
+from kernels.cuda.host import HostKernels, library_path
 from kernels.cuda.kernel_set import LaunchError
-from kernels.cuda.memory import HostMemory
+from kernels.cuda.memory import DriverMemory, HostMemory
 from kernels.cuda.program import CudaProgram
 from tests.support.cuda_machine import ORDERS
 from tests.support.quantize import block_elements, random_blocks, type_id
@@ -116,6 +120,40 @@ def test_the_same_calls_give_the_same_numbers(weight_type: str, cache_type: int,
             tiny.program.run(pool, batch, cut)
         compare(cuda.program.read(cuda.ids), cpu.program.read(cpu.ids), 0)
         compare(cuda.program.read(cuda.logits), cpu.program.read(cpu.logits), tolerance)
+
+
+class DeviceArray:
+    """Device memory as torch's tensors show it."""
+
+    def __init__(self, memory: DriverMemory, array: NDArray[Any]) -> None:
+        facts = {"shape": array.shape, "typestr": array.dtype.str, "strides": None, "version": 3}
+        self.__cuda_array_interface__ = {**facts, "data": (memory.put(array), False)}
+
+
+class OnDriver(CudaProgram):
+    """Puts what is bound into the device's memory first."""
+
+    def bind_weight(self, handle: int, buffer: Any, offset: int = 0) -> None:
+        super().bind_weight(handle, DeviceArray(self.memory, buffer), offset)  # type: ignore[arg-type]
+
+    def bind_kv(self, handle: int, keys: Any, values: Any) -> None:
+        super().bind_kv(handle, *(DeviceArray(self.memory, a) for a in (keys, values)))  # type: ignore[arg-type]
+
+
+def test_the_driver_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the stand-in for libcuda, which reads no images, on a stream of its own: what the host set computes."""
+    monkeypatch.setattr(nvrtc, "load_or_compile", lambda *_: b"image")
+    driver = Driver(library_path())
+    stream = ctypes.c_void_p()
+    driver.check(driver.library.cuStreamCreate(ctypes.byref(stream), 1))
+    memory = DriverMemory(driver, stream.value or 0)
+    ours = Tiny(OnDriver(DriverKernels(driver, tmp_path), memory, stream.value or 0), "Q8_0", 1)
+    host = Tiny(program(), "Q8_0", 1)
+    for batch in steps():
+        for tiny in (ours, host):
+            tiny.program.run(None, batch)
+        compare(ours.program.read(ours.logits), host.program.read(host.logits), 0)
+    driver.check(driver.library.cuStreamDestroy_v2(stream))
 
 
 def compare(found: NDArray[Any], expected: NDArray[Any], tolerance: float) -> None:
