@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QHBoxLayout, QLabel, QPushButton, QSpinBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QDoubleSpinBox,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.placement.budget_slider import BudgetSlider
 from app.placement.figures import Figure
@@ -62,6 +72,8 @@ class BudgetCard(QFrame):
         self.next_words = QLabel(self)
         self.next_words.setObjectName("settingHelp")
         self.next_words.setWordWrap(True)
+        self._rest = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._narrow = False
         self.no_gpu = QLabel(
             tr("There is no GPU that Tessera can use: all is in RAM. Choose a card above to see what it would do."),
             self,
@@ -97,7 +109,7 @@ class BudgetCard(QFrame):
         figures = QHBoxLayout()
         figures.setSpacing(28)
         for figure in (self.decode, self.prefill, self.hits):
-            figures.addWidget(figure, 1)
+            figures.addWidget(figure, 1, Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(20, 16, 20, 16)
         layout.setSpacing(8)
@@ -113,8 +125,8 @@ class BudgetCard(QFrame):
         layout.addSpacing(6)
         layout.addWidget(line)
         layout.addSpacing(4)
-        rest = QHBoxLayout()
-        rest.setSpacing(28)
+        rest = self._rest
+        rest.setSpacing(10)
         rest.addLayout(self._row(tr("Context"), self.context, self.context_cost, self.reload), 1)
         rest.addLayout(self._row(tr("RAM"), self.ram, self.ram_cost), 1)
         layout.addLayout(rest)
@@ -150,7 +162,7 @@ class BudgetCard(QFrame):
             with_budget = getattr(marks, key)
             button.disconnect(self)
             button.clicked.connect(lambda _=False, budget=with_budget: self.choose(budget))
-            button.setVisible(marks.card > 0)
+            button.setVisible(marks.card > 0 and not self._narrow)
         has_gpu = marks.card > 0
         self.field.setVisible(has_gpu)
         self.slider.setVisible(has_gpu)
@@ -176,6 +188,16 @@ class BudgetCard(QFrame):
         self.ram.setRange(1, max(1.0, self._ram_all / GiB))
         self.ram.setValue(answer.outlook.ram_limit / GiB)
         self.ram.blockSignals(False)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Where there is little room, the slider's marks do for the presets, and rows stand below each other."""
+        if narrow == self._narrow:
+            return
+        self._narrow = narrow
+        direction = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
+        self._rest.setDirection(direction)
+        for button in self.presets.values():
+            button.setVisible(not narrow and self._card_bytes > 0)
 
     def show_preview(self, answer: Answer) -> None:
         preview = answer.preview

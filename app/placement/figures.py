@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 
 class Figure(QWidget):
@@ -17,6 +17,8 @@ class Figure(QWidget):
         self.caption.setObjectName("figureCaption")
         self.note = QLabel("", self)
         self.note.setObjectName("figureCaption")
+        self.note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.note.setWordWrap(True)
         line = QHBoxLayout()
         line.setSpacing(5)
         line.addWidget(self.number, 0, Qt.AlignmentFlag.AlignBaseline)

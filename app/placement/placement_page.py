@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QFileDialog,
@@ -41,6 +42,7 @@ from engine.placement.hardware import catalogue
 from engine.telemetry.residency import ResidencySnapshot
 
 PAGE_WIDTH = 1040
+NARROW = 700  # pixels of the page
 
 
 class PlacementPage(QScrollArea):
@@ -166,6 +168,12 @@ class PlacementPage(QScrollArea):
         self.budget.ram_changed.connect(controller.set_ram)
         self.budget.reload_requested.connect(controller.load_with_context)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        narrow = self.viewport().width() < NARROW
+        self.budget.set_narrow(narrow)
+        self.machine_label.setVisible(not narrow and self.machine.isVisibleTo(self))
+        super().resizeEvent(event)
+
     # --- what is shown ----------------------------------------------------------------------------------------
 
     def _show_missing(self, reason: str) -> None:
@@ -185,8 +193,9 @@ class PlacementPage(QScrollArea):
         info = self._models.info
         outlook, machine = answer.outlook, answer.machine
         self.notice.hide()
-        for part in (*self._cards, self.machine, self.machine_label, self.export):
+        for part in (*self._cards, self.machine, self.export):
             part.show()
+        self.machine_label.setVisible(self.viewport().width() >= NARROW)
         if self._cells is None or self._cells.shape is not outlook.shape:
             self._cells = MapCells(outlook.shape)
             self.map.show_cells(self._cells)

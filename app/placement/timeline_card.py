@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.background import Background
@@ -34,32 +35,35 @@ class TimelineCard(QFrame):
             key: QPushButton(words, self) for key, words in (("decode", tr("Token")), ("prefill", tr("Prompt")))
         }
         self.unfold = QPushButton(tr("Show"), self)
+        self.facts = QLabel(self)
+        self.facts.setObjectName("settingHelp")
+        self.facts.setWordWrap(True)
         head = QHBoxLayout()
         head.setSpacing(8)
         head.addWidget(title)
-        head.addWidget(self.note)
+        head.addWidget(self.note, 0, Qt.AlignmentFlag.AlignVCenter)
         head.addStretch(1)
+        foot = QHBoxLayout()
+        foot.addWidget(self.facts, 1)
         group = QButtonGroup(self)
         for button in self.kinds.values():
             button.setObjectName("tab")
             button.setCheckable(True)
             button.clicked.connect(self._draw)
             group.addButton(button)
-            head.addWidget(button)
+            foot.addWidget(button)
         self.kinds["decode"].setChecked(True)
         self.unfold.setObjectName("tab")
         self.unfold.setCheckable(True)
         self.unfold.toggled.connect(self._unfolded)
         head.addWidget(self.unfold)
         self.view = TimelineView(theme, self)
-        self.facts = QLabel(self)
-        self.facts.setObjectName("settingHelp")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(20, 12, 20, 12)
         layout.setSpacing(10)
         layout.addLayout(head)
         layout.addWidget(self.view)
-        layout.addWidget(self.facts)
+        layout.addLayout(foot)
         self._unfolded(False)
 
     @property

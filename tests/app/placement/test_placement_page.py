@@ -209,3 +209,12 @@ def test_measured_speed_stands_beside_predicted_on_this_machine_only(open_memory
     opened.controller.set_machine("RTX 4070")
     qtbot.waitUntil(lambda: opened.answer.machine.simulated)
     assert "measured" not in note.text()
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(memory, qtbot):
+    memory.app.window.resize(560, 700)
+    qtbot.wait(50)
+    assert memory.page.horizontalScrollBar().maximum() == 0
+    assert not memory.page.budget.presets["minimum"].isVisible()
+    memory.app.window.resize(1120, 780)
+    qtbot.waitUntil(lambda: memory.page.budget.presets["minimum"].isVisible())
