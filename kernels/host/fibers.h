@@ -34,7 +34,7 @@ struct Position {  // read by threadIdx and its kin
 };
 extern Position here;
 
-inline constexpr int kMaxThreads = 1024;
+inline constexpr int kMaxThreads = 1024, kWarp = 32;
 
 // Static shared memory of one source file: the linker's section of that name.
 struct SharedSection {
@@ -53,6 +53,12 @@ struct Kernel {
 // Returns null, or what went wrong and where (good until the next launch).
 const char* launch(const Kernel& kernel, Index3 grid, Index3 block, size_t dynamic_shared, unsigned order,
                    void** arguments);
+
+// The calling lane leaves `record` and waits until all of `mask` that have not exited have; then the last to arrive
+// calls `collective` (if any) with everyone's records and the lanes that are left.
+using Collective = void (*)(void** lanes, unsigned mask);
+void meet(unsigned mask, void* record, Collective collective);
+void note_error(const char* why);  // ends the launch when the caller's meeting closes
 
 int sync_block(int vote);  // returns how many threads voted with non-zero
 void sync_warp(unsigned mask);

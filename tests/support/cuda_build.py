@@ -32,7 +32,10 @@ def build_library(
     """A library with these units, from the sources in `cuda` and `host`. Raises CalledProcessError."""
     flags, announced = SANITIZERS[sanitizer]
     includes = [f"-I{cuda}", f"-I{host}"]
-    jobs = [[*COMPILER, "-O2", *announced, *includes, "-c", str(host / "fibers.cpp"), "-o", str(folder / "fibers.o")]]
+    jobs = [
+        [*COMPILER, "-O2", *announced, *includes, "-c", str(host / f"{name}.cpp"), "-o", str(folder / f"{name}.o")]
+        for name in ("fibers", "collectives")
+    ]
     for name in units:
         unit = source.units()[name]
         defines = [f"-DTESSERA_UNIT={name}", *([f"-DTYPE={unit.type}"] if unit.type else [])]

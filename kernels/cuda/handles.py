@@ -1,0 +1,46 @@
+"""What the handles of a CudaProgram stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels._cpu import QUANT_TYPES
+from kernels.cuda.operations import Cache, Matrix
+
+
+@dataclass
+class Weight:
+    type_id: int
+    rows: int
+    cols: int
+    count: int
+    address: int = 0
+    owner: object = None
+
+    @property
+    def matrix_bytes(self) -> int:
+        _, elements, size = QUANT_TYPES[self.type_id]
+        return self.cols // elements * size * self.rows
+
+    def matrix(self) -> Matrix:
+        return Matrix(self.address, self.type_id, self.rows, self.cols)
+
+
+@dataclass
+class KvLayer:
+    dims: tuple[int, int, int, int, int]  # type_id, kv_heads, key_dim, value_dim, block_tokens
+    keys: int = 0
+    values: int = 0
+    owners: tuple[object, ...] = ()
+
+    def cache(self) -> Cache:
+        return Cache(self.keys, self.values, *self.dims)
+
+
+@dataclass
+class Bank:
+    """The pointer tables of one `experts` operation, rebuilt when its weights or its mask change."""
+
+    weights: tuple[int, int, int]
+    mask: int | None
+    tables: tuple[int, int, int] | None = None
