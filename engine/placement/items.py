@@ -124,7 +124,7 @@ class ModelItems:
 # or activation that follows. Attention: q/k/v, two rotations, attention, output; more with norms of q and k.
 _OPS = {
     ItemKind.EMBEDDING: 1,
-    ItemKind.ATTENTION: 5,
+    ItemKind.ATTENTION: 3,  # q, k, v at once; heads, cache and attention; the output projection
     ItemKind.FEED_FORWARD: 2,
     ItemKind.SHARED: 3,
     ItemKind.OUTPUT: 2,
@@ -176,8 +176,7 @@ def _is_embedding(name: str) -> bool:
 def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: StateShape | None = None) -> PlacementItem:
     tensors = list(tensors)
     matrices = tuple(Matrix(t.type_name, t.rows, t.cols, t.bytes) for t in tensors if _is_product(t))
-    ops = _OPS[kind] + sum(t.name.endswith(("attn_q_norm.weight", "attn_k_norm.weight")) for t in tensors)
-    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, ops, _elements(tensors))
+    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, _OPS[kind], _elements(tensors))
 
 
 def _elements(tensors: list[TensorShape]) -> tuple[tuple[str, int], ...]:
