@@ -47,6 +47,8 @@ class CudaProgram:
     _masks: list[NDArray[np.bool_]] = field(default_factory=list)
     _banks: list[Bank] = field(default_factory=list)
     _operations: list[Callable[[Run], None]] = field(default_factory=list)
+    _pairs: dict[int, Callable[[Run], None]] = field(default_factory=dict)  # operations index and index + 1 in one
+    _sums: tuple[int, int, int, int] = (-1, 0, 0, 0)  # the latest `add`: its index, a, b and out
     _last: tuple[int, int] = (0, 0)  # rows per token and per output of the last run
 
     # ---- handles ----
@@ -111,6 +113,14 @@ class CudaProgram:
             n = run.rows(outputs) * (width // group)
             run.operations.rms_norm(run.at(x), self._bound(weight).address, run.at(out), n, group, eps)
 
+        def add_and_do(run: Run) -> None:
+            _, a, b, _ = added
+            addresses = run.at(a), run.at(b), self._bound(weight).address, run.at(x), run.at(out)
+            run.operations.add_rms_norm(*addresses, run.rows(outputs), width, eps)
+
+        added = self._sums
+        if added[0] == self.operation_count - 1 and added[3] == x and group == width:
+            self._pairs[added[0]] = add_and_do
         self._operations.append(do)
 
     def linear(self, x: int, weights: Sequence[int], biases: Sequence[int | None], outs: Sequence[int]) -> None:
@@ -212,6 +222,7 @@ class CudaProgram:
 
     def add(self, a: int, b: int, out: int) -> None:
         width, outputs = self._values[out].width, self._follow(a, out)
+        self._sums = self.operation_count, a, b, out
         self._operations.append(
             lambda run: run.operations.add(run.at(a), run.at(b), run.at(out), run.rows(outputs) * width)
         )
@@ -230,7 +241,9 @@ class CudaProgram:
         )
 
     def finish(self, fuse: bool = True) -> None:
-        """Nothing is fused yet across operations."""
+        """fuse: a sum and the norm of it in one launch; both can still be read."""
+        if not fuse:
+            self._pairs.clear()
 
     def _set_domain(self, out: int, outputs: bool) -> None:
         self._values[out].outputs = outputs
@@ -267,8 +280,11 @@ class CudaProgram:
     def run(self, pool: ThreadPool | None, batch: Batch, begin: int = 0, end: int = -1) -> None:
         """Operations begin … end for one batch. `pool` is the CPU's and not used."""
         with Run(Operations(self.kernels, self.stream), self.memory, self._values, batch) as run:
-            for operation in self._operations[begin : len(self._operations) if end < 0 else end]:
-                operation(run)
+            index, end = begin, self.operation_count if end < 0 else end
+            while index < end:
+                pair = self._pairs.get(index) if index + 1 < end else None
+                (pair or self._operations[index])(run)
+                index += 2 if pair else 1
             self._last = run.n, run.output_count
 
     def read(self, value: int) -> Any:
@@ -290,4 +306,4 @@ class CudaProgram:
 
     @property
     def step_count(self) -> int:
-        return len(self._operations)
+        return len(self._operations) - len(self._pairs)

@@ -31,7 +31,7 @@ WIDTH, HEADS, KV_HEADS, DIM, EXPERTS, TOP_K, VOCABULARY, BLOCK, BLOCKS = 256, 4,
 class Tiny:
     """One layer of every operation, built by the same calls on either program; cache and weights are shared bytes."""
 
-    def __init__(self, program: Any, weight_type: str, cache_type: int) -> None:
+    def __init__(self, program: Any, weight_type: str, cache_type: int, fuse: bool = False) -> None:
         self.program, self._rng = program, np.random.default_rng(1)
         self._weight_type = weight_type
         value = program.value
@@ -68,7 +68,7 @@ class Tiny:
         program.glu(gate, up, gate, "gelu")
         program.scale(gate, 0.5)
         program.linear(gate, [self.matrix(VOCABULARY, 256)], [None], [head])
-        program.finish(fuse=False)
+        program.finish(fuse=fuse)
 
     def matrix(self, rows: int, cols: int, count: int = 1, kind: str | None = None) -> int:
         kind = kind or self._weight_type
@@ -164,6 +164,17 @@ def compare(found: NDArray[Any], expected: NDArray[Any], tolerance: float) -> No
 
 def program() -> CudaProgram:
     return CudaProgram(HostKernels(), HostMemory())
+
+
+def test_fused_operations_give_the_same_bits() -> None:
+    single, fused = (Tiny(program(), "Q8_0", 1, fuse=fuse) for fuse in (False, True))
+    assert fused.program.step_count < single.program.step_count == single.program.operation_count
+    for batch in steps():
+        for cut in (8, 9, 10):  # before the sum, between it and its norm, and behind both
+            for tiny in (single, fused):
+                tiny.program.run(None, batch, 0, cut)
+                tiny.program.run(None, batch, cut)
+            compare(fused.program.read(fused.logits), single.program.read(single.logits), 0)
 
 
 def test_written_rows_are_read_back_and_used() -> None:
