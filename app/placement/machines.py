@@ -16,8 +16,6 @@ from engine.placement.shape import ModelShape
 from engine.runtime.devices.open import emulated_machine
 from engine.runtime.threads import default_threads
 
-THIS_MACHINE = ""  # the choice that stands for the GPU that is really there, or none
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -39,8 +37,8 @@ def own_profile(folder: Path) -> tuple[HardwareProfile, bool]:
 
 
 def machine_for(choice: str, own: HardwareProfile, *, measured: bool) -> Machine:
-    """`choice`: THIS_MACHINE or a catalogue GPU's name; UnknownDeviceError for any other."""
-    if choice == THIS_MACHINE:
+    """`choice`: a catalogue GPU's name, or "" for what is really there; UnknownDeviceError for any other."""
+    if not choice:
         return Machine(own, simulated=False, measured=measured)
     entry = catalogue.find_gpu(choice)
     profile = replace(

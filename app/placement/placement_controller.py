@@ -1,10 +1,14 @@
-"""Which model, machine and budget the memory page shows; plans off the main thread, the latest wish wins."""
+"""Which model, machine and budget the memory page shows; plans off the main thread, the latest wish wins.
+
+The planner is imported by the first plan: it costs as much as the window itself, which has to be there at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
@@ -12,16 +16,18 @@ from app.background import Background
 from app.engine_client import Arrival, EngineClient
 from app.environment import DataFolder
 from app.model_controller import ModelController
-from app.placement.forecast import Forecast, Outlook, Preview
 from app.placement.live_placement import LivePlacement
-from app.placement.machines import THIS_MACHINE, Machine, emulated, machine_for, own_profile
 from app.settings.values import Settings
 from engine.errors import EngineError
-from engine.placement.costs import Workload
-from engine.placement.hardware.profile import HardwareProfile
-from engine.placement.shape import ModelShape
-from engine.placement.shape_source import read_shape
 
+if TYPE_CHECKING:
+    from app.placement.forecast import Forecast, Outlook, Preview
+    from app.placement.machines import Machine
+    from engine.placement.costs import Workload
+    from engine.placement.hardware.profile import HardwareProfile
+    from engine.placement.shape import ModelShape
+
+THIS_MACHINE = ""  # the choice that stands for the GPU that is really there, or none
 MiB = 1 << 20
 DEPTH = 2048  # tokens in the cache at which speeds are predicted, where the context allows
 
@@ -76,8 +82,8 @@ class PlacementController(QObject):
     ) -> None:
         super().__init__(parent)
         self.answer: Answer | None = None
-        self.read_shape: Callable[[str], ModelShape] = read_shape
-        self.read_machine: Callable[[], tuple[HardwareProfile, bool]] = lambda: own_profile(folder.root / "hardware")
+        self.read_shape: Callable[[str], ModelShape] = _read_shape
+        self.read_machine: Callable[[], tuple[HardwareProfile, bool]] = lambda: _own_profile(folder.root / "hardware")
         self.live = LivePlacement(client, settings, self)
         self.live.changed.connect(self._residency_changed)
         self._models = models
@@ -189,6 +195,9 @@ class PlacementController(QObject):
 
     def _answer(self, wish: Wish) -> Answer:
         """Off the main thread; one at a time, so what it keeps needs no lock."""
+        from app.placement.forecast import Forecast
+        from engine.placement.costs import Workload
+
         if self._own is None:
             self._own = self.read_machine()
         if self._shape is None or self._shape[0] != wish.path:
@@ -207,6 +216,8 @@ class PlacementController(QObject):
         return Answer(wish, machine, forecast.outlook, forecast.preview(budget))
 
     def _machine(self, wish: Wish, shape: ModelShape, work: Workload) -> Machine:
+        from app.placement.machines import emulated, machine_for
+
         assert self._own is not None
         if wish.is_live and wish.device.startswith("emulated"):
             return emulated(shape, work, wish.overhead or 0)
@@ -235,3 +246,15 @@ class PlacementController(QObject):
         name = Path(self._wish.path).name if self._wish is not None else ""
         self._wish = self.answer = None
         self.model_missing.emit(f"{name}: {error}" if name else str(error))
+
+
+def _read_shape(path: str) -> ModelShape:
+    from engine.placement.shape_source import read_shape
+
+    return read_shape(path)
+
+
+def _own_profile(folder: Path) -> tuple[HardwareProfile, bool]:
+    from app.placement.machines import own_profile
+
+    return own_profile(folder)

@@ -25,13 +25,12 @@ from app.model_controller import ModelController
 from app.placement.budget_card import BudgetCard
 from app.placement.exports import as_chrome_trace, as_csv
 from app.placement.live_cells import Heat, device_parts, live_heat, live_levels, live_places, wished_places
-from app.placement.machines import THIS_MACHINE
 from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
 from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
-from app.placement.placement_controller import PlacementController
+from app.placement.placement_controller import THIS_MACHINE, PlacementController
 from app.placement.timeline_card import TimelineCard
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.traces_card import TracesCard

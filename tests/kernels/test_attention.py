@@ -72,10 +72,9 @@ class Layer:
         """Values that the cache's type holds without rounding; Q8_0 is compared through what it stored."""
         return x.astype(np.float16).astype(np.float32) if self.case.kv_type != ref.Q8_0 else x.astype(np.float32)
 
-    def run(
-        self, tier: ref.Kernels = ref.Kernels(), threads: int = 2, scale: float | None = None
-    ) -> NDArray[np.float32]:
+    def run(self, tier: ref.Kernels | None = None, threads: int = 2, scale: float | None = None) -> NDArray[np.float32]:
         c, n = self.case, len(self.positions)
+        tier = tier or ref.Kernels()
         p: _cpu.Program = tier.module.Program(tier.tier)
         q, k, v = (p.value(x[0].size) for x in (self.q, self.k, self.v))
         out = p.value(c.heads * c.value_dim)
