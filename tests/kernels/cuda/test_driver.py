@@ -168,9 +168,10 @@ def test_what_breaks_a_capture_on_a_gpu_is_refused(cuda: StandIn, stream: int) -
         _end_capture(cuda, stream)
 
 
-def test_large_shared_memory_is_asked_for(kernels: DriverKernels) -> None:
+def test_large_shared_memory_is_asked_for(cuda: StandIn, kernels: DriverKernels, stream: int) -> None:
     x = np.zeros(1, np.float32)
     args = (address(x), address(x), address(x), 1)
-    kernels.launch("add", (1, 1, 1), (256, 1, 1), args, shared=60 << 10)
+    kernels.launch("add", (1, 1, 1), (256, 1, 1), args, 60 << 10, stream)
     with pytest.raises(LaunchError, match="shared memory"):
-        kernels.launch("scale", (1, 1, 1), (256, 1, 1), (*args[:2], 1, 1.0), shared=65 << 10)
+        kernels.launch("scale", (1, 1, 1), (256, 1, 1), (*args[:2], 1, 1.0), 65 << 10, stream)
+    cuda("cuStreamSynchronize", stream)  # the launch still uses x
