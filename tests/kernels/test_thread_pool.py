@@ -116,6 +116,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.skipif(
+    "libtsan" in os.environ.get("LD_PRELOAD", ""), reason="ThreadSanitizer ends a forked child that starts threads"
+)
 def test_a_forked_child_is_told() -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=60)
 
