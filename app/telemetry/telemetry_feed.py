@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QObject, Signal
 
 from app.background import MainThread
@@ -17,9 +19,11 @@ from engine.messages import (
     ResidencyTold,
     TokenEvent,
 )
-from engine.telemetry.probe import Probe
 from engine.telemetry.residency import ResidencySnapshot
 from engine.telemetry.snapshot import TelemetrySnapshot
+
+if TYPE_CHECKING:
+    from engine.telemetry.probe import Probe
 
 
 class TelemetryFeed(QObject):
@@ -35,13 +39,18 @@ class TelemetryFeed(QObject):
         self.last_answer: GenerationStats | None = None  # of the model that runs
         self._tokens = TokenRate()
         self._main_thread = main_thread
-        self._probe = Probe(lambda snapshot: main_thread.post(lambda: self.take(snapshot)))
+        self._probe: Probe | None = None
 
     def start(self) -> None:
+        """Once the window is there: the probe's imports would keep it waiting."""
+        from engine.telemetry.probe import Probe
+
+        self._probe = Probe(lambda snapshot: self._main_thread.post(lambda: self.take(snapshot)))
         self._probe.start()
 
     def close(self) -> None:
-        self._probe.close()
+        if self._probe is not None:
+            self._probe.close()
 
     @property
     def device_bytes(self) -> int | None:
