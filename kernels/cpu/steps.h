@@ -44,7 +44,7 @@ class Worker {
   Worker(ThreadPool& pool, int index, uint8_t* scratch) : pool_(pool), index_(index), scratch_(scratch) {}
   int index() const { return index_; }
   uint8_t* scratch() const { return scratch_; }
-  void barrier() { pool_.barrier(); }
+  void barrier() { pool_.barrier(index_); }
   // Calls body(i) for this thread's share of 0 … count - 1. Ends without a barrier; one share per phase.
   template <class Body>
   void share(int count, Body&& body) {

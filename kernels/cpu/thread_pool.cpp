@@ -36,6 +36,14 @@ inline void pause() {
 #endif
 }
 
+int current_processor() {
+#if defined(__linux__)
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
 std::vector<int> allowed_processors() {
   std::vector<int> found;
 #if defined(__linux__)
@@ -55,6 +63,7 @@ ThreadPool::ThreadPool(int threads, int spin_microseconds, bool pin)
     throw std::invalid_argument("threads must be 1..1024, not " + std::to_string(threads));
   if (spin_microseconds < 0 || spin_microseconds > 1000000)
     throw std::invalid_argument("spin_microseconds must be 0..1000000, not " + std::to_string(spin_microseconds));
+  places_ = std::make_unique<Place[]>(static_cast<size_t>(threads));
   if (pin) processors_ = allowed_processors();
   workers_.reserve(static_cast<size_t>(threads - 1));
   try {
@@ -92,11 +101,12 @@ void ThreadPool::run(Body body, void* context) {
   body_ = body;
   context_ = context;
   if (threads_ > 1) {
+    places_[0].processor.store(current_processor(), std::memory_order_relaxed);
     region_.fetch_add(1, std::memory_order_release);
     region_.notify_all();
   }
   body(context, 0);
-  barrier();
+  barrier(0);
 #if defined(__linux__)
   if (restore) sched_setaffinity(0, sizeof before, &before);
 #endif
@@ -106,37 +116,57 @@ void ThreadPool::run(Body body, void* context) {
 void ThreadPool::work(int thread) {
   if (pin_) pin_current(thread);
   for (int seen = 0;;) {
-    wait_while(region_, seen);
+    wait_while(region_, seen, thread, [&] {
+      const int here = current_processor();
+      return here >= 0 && places_[0].processor.load(std::memory_order_relaxed) == here;
+    });
     ++seen;  // the caller waits for every worker, so no region can be missed
     if (stopping_.load(std::memory_order_relaxed)) return;
     body_(context_, thread);
-    barrier();
+    barrier(thread);
   }
 }
 
-void ThreadPool::barrier() noexcept {
+void ThreadPool::barrier(int thread) noexcept {
   const int generation = generation_.load(std::memory_order_relaxed);
+  if (threads_ > 1) {
+    places_[thread].processor.store(current_processor(), std::memory_order_relaxed);
+    places_[thread].arrival.store(generation + 1, std::memory_order_relaxed);
+  }
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
     arrived_.store(0, std::memory_order_relaxed);
     counter_.store(0, std::memory_order_relaxed);
     generation_.store(generation + 1, std::memory_order_release);
     if (threads_ > 1) generation_.notify_all();
   } else {
-    wait_while(generation_, generation);
+    wait_while(generation_, generation, thread, [&] { return waits_for_own_processor(thread, generation + 1); });
   }
 }
 
-void ThreadPool::wait_while(const std::atomic<int>& word, int old) const noexcept {
+// Whether a thread that has not reached the barrier yet was last seen where this one runs.
+bool ThreadPool::waits_for_own_processor(int thread, int arrival) const noexcept {
+  const int here = current_processor();
+  for (int i = 0; i < threads_; ++i)
+    if (i != thread && places_[i].processor.load(std::memory_order_relaxed) == here &&
+        places_[i].arrival.load(std::memory_order_relaxed) != arrival)
+      return here >= 0;
+  return false;
+}
+
+template <class Crowded>
+void ThreadPool::wait_while(const std::atomic<int>& word, int old, int thread, Crowded&& crowded) noexcept {
   using Clock = std::chrono::steady_clock;
   Clock::time_point deadline;
   for (int turn = 1;; ++turn) {
     if (word.load(std::memory_order_acquire) != old) return;
     pause();
-    if (turn % 32 != 0) continue;  // the clock costs as much as several turns
+    if (turn % 32 != 0) continue;  // looking around costs as much as several turns
+    if (crowded()) break;
     if (turn == 32) deadline = Clock::now() + std::chrono::microseconds(spin_microseconds_);
     if (Clock::now() >= deadline) break;
   }
   while (word.load(std::memory_order_acquire) == old) word.wait(old, std::memory_order_acquire);
+  places_[thread].processor.store(current_processor(), std::memory_order_relaxed);
 }
 
 void ThreadPool::pin_current(int thread) const {

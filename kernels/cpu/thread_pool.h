@@ -2,10 +2,12 @@
 //
 // The caller takes part as thread 0. Inside a region, work is handed out by one shared counter (`next`) and phases are
 // separated by `barrier`, which also resets the counter. A waiting thread spins for a set time at most, then parks, so
-// an idle pool costs nothing and an oversubscribed machine makes progress.
+// an idle pool costs nothing; it parks at once where a thread it waits for was last seen on its own processor, because
+// on a busy machine two threads may share one, and spinning would only keep the other from running.
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -30,19 +32,27 @@ class ThreadPool {
 
   // For use inside a region: the next number 0, 1, 2, … of this phase.
   int64_t next() noexcept { return counter_.fetch_add(1, std::memory_order_relaxed); }
-  // For use inside a region: returns when all threads have arrived; all their writes are then visible.
-  void barrier() noexcept;
+  // For use inside a region by `thread`: returns when all threads have arrived; all their writes are then visible.
+  void barrier(int thread) noexcept;
 
  private:
   void work(int thread);
-  void wait_while(const std::atomic<int>& word, int old) const noexcept;
+  template <class Crowded>
+  void wait_while(const std::atomic<int>& word, int old, int thread, Crowded&& crowded) noexcept;
+  bool waits_for_own_processor(int thread, int arrival) const noexcept;
   void pin_current(int thread) const;
+
+  struct alignas(64) Place {
+    std::atomic<int> processor{-1};  // where the thread was last seen
+    std::atomic<int> arrival{0};     // the last barrier it has reached
+  };
 
   const int threads_;
   const int spin_microseconds_;
   const bool pin_;
   const int owner_process_;
   std::vector<int> processors_;
+  std::unique_ptr<Place[]> places_;
   std::vector<std::thread> workers_;
   Body body_ = nullptr;
   void* context_ = nullptr;
