@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer as _Buffer
 
+Activation = Literal["silu", "gelu", "sigmoid"]
 Tier = Literal["scalar", "avx2", "avx512", "avx512_vnni"]
 
 TierChoice = str  # "auto" or a Tier; others are refused with a ValueError
@@ -76,7 +77,7 @@ class Program:
     def attention(
         self, q: int, k: int, v: int, kv: int, out: int, heads: int, scale: float, window: int = 0
     ) -> None: ...
-    def glu(self, gate: int, up: int, out: int, activation: Literal["silu", "gelu"] = "silu") -> None: ...
+    def glu(self, gate: int, up: int, out: int, activation: Activation = "silu") -> None: ...
     def router(
         self,
         logits: int,
@@ -86,6 +87,9 @@ class Program:
         gating: Literal["softmax", "sigmoid"] = "softmax",
         normalise: bool = True,
         scale: float = 1.0,
+        bias: int | None = None,
+        groups: int = 1,
+        groups_used: int = 1,
     ) -> None: ...
     def experts(
         self,
@@ -96,7 +100,7 @@ class Program:
         up: int,
         down: int,
         out: int,
-        activation: Literal["silu", "gelu"] = "silu",
+        activation: Activation = "silu",
         mask: int | None = None,
     ) -> None: ...
     def add(self, a: int, b: int, out: int) -> None: ...

@@ -79,27 +79,43 @@ def _feed_forward(b: _Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str
     return b.add(x, out, f"{blk}.ffn_residual")
 
 
-def _dense(b: _Builder, blk: str, spec: DenseSpec, x: str) -> str:
-    gate, up = b.linear(x, {f"{blk}.ffn_gate": (f"{blk}.gate", spec.width), f"{blk}.ffn_up": (f"{blk}.up", spec.width)})
-    hidden = b.value(f"{blk}.ffn_hidden", spec.width)
+def _dense(b: _Builder, blk: str, spec: DenseSpec, x: str, ending: str = "") -> str:
+    """down(activation(gate · x) × up · x). `ending` is that of its tensors' and values' names."""
+    names = {part: f"{blk}.ffn_{part}{ending}" for part in ("gate", "up", "hidden", "down", "out")}
+    gate, up = b.linear(x, {names[part]: (names[part], spec.width) for part in ("gate", "up")})
+    hidden = b.value(names["hidden"], spec.width)
     b.add_op(GLU(b.item, gate, up, hidden, spec.activation))
-    (out,) = b.linear(hidden, {f"{blk}.ffn_down": (f"{blk}.ffn_out", b.spec.width)})
+    (out,) = b.linear(hidden, {names["down"]: (names["out"], b.spec.width)})
     return out
 
 
 def _experts(b: _Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
     (scores,) = b.linear(x, {f"{blk}.ffn_gate_inp": (f"{blk}.router", spec.count)})
     ids, mix = b.value(f"{blk}.expert_ids", spec.used), b.value(f"{blk}.expert_weights", spec.used)
-    b.add_op(Router(b.item, scores, ids, mix, spec.used, spec.gating, spec.normalise, spec.weight_scale))
+    bias = b.vector_if_present(f"{blk}.exp_probs_b.bias", spec.count)
+    choice = (spec.used, spec.gating, spec.normalise, spec.weight_scale, bias, spec.groups, spec.groups_used)
+    b.add_op(Router(b.item, scores, ids, mix, *choice))
     b.item = f"{blk}.experts"
     width = b.spec.width
     gate = b.weight(f"{blk}.ffn_gate_exps.weight", spec.width, width, spec.count)
     up = b.weight(f"{blk}.ffn_up_exps.weight", spec.width, width, spec.count)
     down = b.weight(f"{blk}.ffn_down_exps.weight", width, spec.width, spec.count)
-    out = b.value(f"{blk}.ffn_out", width)
+    out = b.value(f"{blk}.experts_out", width)
     b.add_op(Experts(b.item, x, ids, mix, gate, up, down, out, spec.activation))
     b.item = f"{blk}.ffn"
-    return out
+    return b.add(out, _shared_expert(b, blk, spec.shared, x), f"{blk}.ffn_out") if spec.shared else out
+
+
+def _shared_expert(b: _Builder, blk: str, spec: DenseSpec, x: str) -> str:
+    """A feed-forward block that every token goes through; where the file has one, a gate opens it per token."""
+    out = _dense(b, blk, spec, x, ending="_shexp")
+    gate = f"{blk}.ffn_gate_inp_shexp"
+    if f"{gate}.weight" not in b.spec.tensors:
+        return out
+    (opening,) = b.linear(x, {gate: (f"{blk}.shared_gate", 1)})
+    opened = b.value(f"{blk}.shared_opened", b.spec.width)
+    b.add_op(GLU(b.item, opening, out, opened, "sigmoid"))
+    return opened
 
 
 class _Builder:
@@ -133,6 +149,10 @@ class _Builder:
         self._weights[name] = tensor
         return name
 
+    def vector_if_present(self, name: str, width: int) -> str:
+        """As `vector`, or "" where the file has none."""
+        return self.vector(name, width) if name in self.spec.tensors else ""
+
     def vector(self, name: str, width: int) -> str:
         """A norm's weights or a bias; all files keep them as F32, and the kernels read nothing else."""
         self.weight(name, 1, width)
@@ -141,16 +161,6 @@ class _Builder:
             raise UnsupportedError(
                 f"{self.spec.path}: the tensor “{name}” is of type {tensor.type_name}, and must be F32.",
                 remedy="It may run on the compatibility engine.",
-            )
-        return name
-
-    def _vector(self, name: str, size: int) -> str:
-        """A norm's factors or a bias: always F32."""
-        self.weight(name, 1, size)
-        if self._weights[name].type_id != QuantType.F32:
-            raise UnsupportedError(
-                f"{self.spec.path}: “{name}” is of type {self._weights[name].type_name}, where F32 is needed.",
-                remedy="Choose another conversion of this model.",
             )
         return name
 
@@ -172,7 +182,7 @@ class _Builder:
         for stem, (out, width) in projections.items():
             weights.append(self.weight(f"{stem}.weight", width, cols))
             bias = f"{stem}.bias"
-            biases.append(self.vector(bias, width) if bias in self.spec.tensors else "")
+            biases.append(self.vector_if_present(bias, width))
             outs.append(self.value(out, width))
         self.add_op(Linear(self.item, x, tuple(weights), tuple(biases), tuple(outs)))
         return tuple(outs)

@@ -97,6 +97,8 @@ class Attention(Op):
 
 @dataclass(frozen=True, slots=True)
 class GLU(Op):
+    """activation(gate) × up. The gate may be narrower: each of its values then stands for as many neighbours of up."""
+
     READS = ("gate", "up")
 
     gate: str
@@ -107,7 +109,11 @@ class GLU(Op):
 
 @dataclass(frozen=True, slots=True)
 class Router(Op):
-    """Chooses `top_k` experts per token: ids and weights, both [tokens, top_k]."""
+    """Chooses `top_k` experts per token: ids and weights, both [tokens, top_k].
+
+    `bias` ("" for none) is added to an expert's gate where experts are chosen, not to its weight. With `groups`, only
+    experts of those `groups_used` groups are chosen whose two best add up to most.
+    """
 
     READS = ("logits",)
     WRITES = ("ids", "weights")
@@ -119,6 +125,9 @@ class Router(Op):
     gating: Gating
     normalise: bool
     scale: float
+    bias: str = ""
+    groups: int = 1
+    groups_used: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from engine.models.spec import (
 
 _ROPE_FACTORS = "rope_freqs.weight"
 _EXPERT_APART = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
+_MOST_GROUPS = 32  # of experts, as the kernels count them
 _GATINGS: dict[int, Gating] = {1: "softmax", 2: "sigmoid"}  # llama.cpp's llama_expert_gating_func_type
 
 
@@ -113,6 +114,7 @@ class _SpecReader:
         gating = self.keys.integer("expert_gating_func", 0)
         if gating and gating not in _GATINGS:
             raise UnsupportedError(f"{self.gguf.path.name}: expert_gating_func is {gating}, which is not known.")
+        groups, groups_used = self._expert_groups(gate.count, used)
         return ExpertsSpec(
             count=self._agreed("expert_count", gate.count),
             used=used,
@@ -121,7 +123,26 @@ class _SpecReader:
             normalise=self.keys.flag("expert_weights_norm", self.family.normalise_experts),
             weight_scale=self.keys.number("expert_weights_scale", 0.0) or 1.0,
             activation=self.family.activation,
+            groups=groups,
+            groups_used=groups_used,
+            shared=self._shared_expert(blk),
         )
+
+    def _expert_groups(self, experts: int, used: int) -> tuple[int, int]:
+        """Groups of experts, and how many of them a token's experts may come from."""
+        groups = self.keys.integer("expert_group_count", 0) or 1
+        if groups == 1:
+            return 1, 1
+        groups_used = self.keys.integer("expert_group_used_count", minimum=1)
+        if groups > _MOST_GROUPS or experts % groups or experts < 2 * groups:
+            raise self._broken(f"expert_group_count is {groups}, for {experts} experts")
+        if groups_used > groups or groups_used * (experts // groups) < used:
+            raise self._broken(f"expert_group_used_count is {groups_used} of {groups}, for {used} experts per token")
+        return groups, groups_used
+
+    def _shared_expert(self, blk: str) -> DenseSpec | None:
+        up = self.tensors.get(f"{blk}.ffn_up_shexp.weight")
+        return DenseSpec(up.rows, self.family.activation) if up else None
 
     def _rope(self, key_dim: int, factors: tuple[float, ...]) -> RopeSpec:
         keys = self.keys

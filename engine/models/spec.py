@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 RopeMode = Literal["norm", "neox"]  # pairs (2i, 2i+1), or (i, i + dimensions/2)
-Activation = Literal["silu", "gelu"]
+Activation = Literal["silu", "gelu", "sigmoid"]
 Gating = Literal["softmax", "sigmoid"]
 
 
@@ -114,7 +114,9 @@ class DenseSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExpertsSpec:
-    """`used` of `count` gated feed-forward blocks per token, mixed by the router's weights."""
+    """`used` of `count` gated feed-forward blocks per token, mixed by the router's weights; beside them perhaps
+    `shared`, which every token goes through. Where `groups` is above 1, only experts of the `groups_used` best groups
+    are chosen."""
 
     count: int
     used: int
@@ -123,6 +125,9 @@ class ExpertsSpec:
     normalise: bool = True  # the chosen experts' weights are scaled to sum 1
     weight_scale: float = 1.0
     activation: Activation = "silu"
+    groups: int = 1
+    groups_used: int = 1
+    shared: DenseSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,10 @@ class _Capture:
     @emit.register
     def _(self, op: Router) -> None:
         logits, ids, weights = (self.values[name] for name in (op.logits, op.ids, op.weights))
-        self.program.router(logits, ids, weights, op.top_k, op.gating, op.normalise, op.scale)
+        bias = self.weights[op.bias] if op.bias else None
+        self.program.router(
+            logits, ids, weights, op.top_k, op.gating, op.normalise, op.scale, bias, op.groups, op.groups_used
+        )
 
     @emit.register
     def _(self, op: Experts) -> None:

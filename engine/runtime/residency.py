@@ -259,7 +259,7 @@ def release_tiles(buffers: list[list[Region]]) -> None:
 def op_weights(op: object) -> list[str]:
     """Tensors that an operation reads."""
     names: list[str] = []
-    for attribute in ("table", "weight", "gate", "up", "down"):
+    for attribute in ("table", "weight", "bias", "gate", "up", "down"):
         if attribute in ("gate", "up", "down") and not isinstance(op, Experts):
             continue
         name = getattr(op, attribute, "")

@@ -116,8 +116,15 @@ void bind_operations(nb::class_<Program>& program) {
           "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f)
       .def("attention", &Program::attention, "q"_a, "k"_a, "v"_a, "kv"_a, "out"_a, "heads"_a, "scale"_a, "window"_a = 0)
       .def("glu", &Program::glu, "gate"_a, "up"_a, "out"_a, "activation"_a = "silu")
-      .def("router", &Program::router, "logits"_a, "out_ids"_a, "out_weights"_a, "top_k"_a, "gating"_a = "softmax",
-           "normalise"_a = true, "scale"_a = 1.0f)
+      .def(
+          "router",
+          [](Program& self, Handle logits, Handle ids, Handle weights, int top_k, const std::string& gating,
+             bool normalise, float scale, std::optional<Handle> bias, int groups, int groups_used) {
+            self.router(logits, ids, weights, top_k, gating, normalise, scale, bias.value_or(kNone), groups,
+                        groups_used);
+          },
+          "logits"_a, "out_ids"_a, "out_weights"_a, "top_k"_a, "gating"_a = "softmax", "normalise"_a = true,
+          "scale"_a = 1.0f, "bias"_a = nb::none(), "groups"_a = 1, "groups_used"_a = 1)
       .def(
           "experts",
           [](Program& self, Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,

@@ -57,6 +57,7 @@ Handles weights_used(const Operation& operation) {
                             if (bias != kNone) used.push_back(bias);
                           return used;
                         },
+                        [](const Router& o) { return o.bias == kNone ? Handles{} : Handles{o.bias}; },
                         [](const Experts& o) { return Handles{o.gate, o.up, o.down}; },
                         [](const auto&) { return Handles{}; },
                     },

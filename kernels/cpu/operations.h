@@ -39,14 +39,15 @@ struct Attention {
   float scale;
   int window, schedule;
 };
-struct Glu {
+struct Glu {  // gate may be narrower: each of its values then stands for as many neighbours of up
   Handle gate, up, out;
   Activation activation;
 };
+inline constexpr int kMostGroups = 32;
 enum class Gating : uint8_t { softmax, sigmoid };
 struct Router {
-  Handle logits, out_ids, out_weights;
-  int top_k;
+  Handle logits, out_ids, out_weights, bias;  // bias: added where experts are chosen, not to their weights; or kNone
+  int top_k, groups, groups_used;             // only experts of the best groups are chosen
   Gating gating;
   bool normalise;
   float scale;

@@ -105,7 +105,7 @@ class Program {
   void attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window);
   void glu(Handle gate, Handle up, Handle out, const std::string& activation);
   void router(Handle logits, Handle out_ids, Handle out_weights, int top_k, const std::string& gating, bool normalise,
-              float scale);
+              float scale, Handle bias, int groups, int groups_used);
   void experts(Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
                const std::string& activation, Handle mask);
   void add(Handle a, Handle b, Handle out);

@@ -119,8 +119,8 @@ void Program::fuse_linear_at(int index) {
   ++next;
   const auto dies = [&](Handle h, Handle written) { return h == written || is_dead_after(h, next); };
   if (const auto* glu = next < count ? std::get_if<Glu>(body(next)) : nullptr;
-      glu != nullptr && outs.size() == 2 && glu->gate == outs[0] && glu->up == outs[1] && dies(outs[0], glu->out) &&
-      dies(outs[1], glu->out)) {
+      glu != nullptr && outs.size() == 2 && glu->gate == outs[0] && glu->up == outs[1] &&
+      value_at(outs[0]).width == value_at(outs[1]).width && dies(outs[0], glu->out) && dies(outs[1], glu->out)) {
     fused.glu_out = glu->out;
     fused.activation = glu->activation;
     for (const Handle h : outs)

@@ -58,7 +58,8 @@ class Checks {
 Activation parse_activation(const Checks& check, const std::string& name) {
   if (name == "silu") return Activation::silu;
   if (name == "gelu") return Activation::gelu;
-  check.refuse("activation must be silu or gelu, not " + name);
+  if (name == "sigmoid") return Activation::sigmoid;
+  check.refuse("activation must be silu, gelu or sigmoid, not " + name);
 }
 
 }  // namespace
@@ -155,14 +156,16 @@ void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int
 void Program::glu(Handle gate, Handle up, Handle out, const std::string& activation) {
   check_recording("glu");
   const Checks check("glu", values_, weights_);
-  const int width = check.width("gate", gate);
-  check.equal("up's width", check.width("up", up), width);
+  const int width = check.width("up", up), gate_width = check.width("gate", gate);
+  check.require(width % gate_width == 0,
+                "gate's width " + std::to_string(gate_width) + " must divide up's width " + std::to_string(width));
+  check.require(gate_width == width || out != gate, "out cannot be the narrower gate");
   check.equal("out's width", check.width("out", out), width);
   operations_.push_back({Glu{gate, up, out, parse_activation(check, activation)}});
 }
 
 void Program::router(Handle logits, Handle out_ids, Handle out_weights, int top_k, const std::string& gating,
-                     bool normalise, float scale) {
+                     bool normalise, float scale, Handle bias, int groups, int groups_used) {
   check_recording("router");
   const Checks check("router", values_, weights_);
   const int experts = check.width("logits", logits);
@@ -179,8 +182,16 @@ void Program::router(Handle logits, Handle out_ids, Handle out_weights, int top_
   }
   check.require(gating == "softmax" || gating == "sigmoid", "gating must be softmax or sigmoid, not " + gating);
   check.finite("scale", scale);
+  if (bias != kNone) check.vector("bias", bias, experts);
+  check.require(groups >= 1 && groups <= kMostGroups && experts % groups == 0,
+                "groups must be 1.." + std::to_string(kMostGroups) + " and divide the " + std::to_string(experts) +
+                    " experts, not " + std::to_string(groups));
+  check.require(groups == 1 || experts / groups >= 2, "a group must hold at least 2 experts");
+  check.require(groups_used >= 1 && groups_used <= groups && groups_used * (experts / groups) >= top_k,
+                "groups_used must be 1.." + std::to_string(groups) + " and hold top_k experts, not " +
+                    std::to_string(groups_used));
   values_[static_cast<size_t>(out_ids)].is_ids = true;
-  operations_.push_back({Router{logits, out_ids, out_weights, top_k,
+  operations_.push_back({Router{logits, out_ids, out_weights, bias, top_k, groups, groups_used,
                                 gating == "softmax" ? Gating::softmax : Gating::sigmoid, normalise, scale}});
 }
 

@@ -89,7 +89,7 @@ struct FusedAttention {
 };
 StepPointer make_attention_step(const Program& program, const FusedAttention& description);
 StepPointer make_experts_step(const Program& program, const Experts& operation, Domain domain);
-StepPointer make_router_step(const Router& operation, Domain domain);
+StepPointer make_router_step(const Program& program, const Router& operation, Domain domain);
 
 struct FusedNorm {
   Handle weight;

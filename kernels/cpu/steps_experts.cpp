@@ -1,4 +1,4 @@
-// Router and experts. The (token, expert) pairs of a batch are sorted by expert, so that every expert sees its tokens
+// Experts. The (token, expert) pairs of a batch are sorted by expert, so that every expert sees its tokens
 // as one small batch: gate, up and the activation between them first, then down, whose rows are shared out so that each
 // sum over a token's experts is made by one thread, in the order of expert numbers.
 #include <cmath>
@@ -11,63 +11,6 @@
 
 namespace tessera {
 namespace {
-
-// --- router ---------------------------------------------------------------------------------------------------------
-
-// Logits as finite numbers: NaN counts as the lowest, so that choices and weights are always defined.
-float finite(float x) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  return x >= -kMost ? std::min(x, kMost) : -kMost;
-}
-
-class RouterStep final : public Step {
- public:
-  RouterStep(const Router& o, Domain domain) : o_(o), domain_(domain) {}
-
-  void run(const Run& run, Worker& worker) const noexcept override {
-    const int rows = run.shape.rows(domain_);
-    const int size = std::max(1, rows / (run.shape.threads * 4));
-    worker.share((rows + size - 1) / size, [&](int i) {
-      for (int r = i * size; r < std::min(rows, (i + 1) * size); ++r) route(run, r);
-    });
-  }
-
- private:
-  void route(const Run& run, int r) const {
-    const float* const logits = run.row(o_.logits, r);
-    auto* const ids = reinterpret_cast<int32_t*>(run.row(o_.out_ids, r));
-    float* const weights = run.row(o_.out_weights, r);
-    const int experts = run.program.value_at(o_.logits).width;
-    // Insertion into a sorted list of top_k; an equal logit of a later expert does not displace an earlier one.
-    int found = 0;
-    for (int e = 0; e < experts; ++e) {
-      const float logit = finite(logits[e]);
-      if (found == o_.top_k && logit <= finite(logits[ids[found - 1]])) continue;
-      int at = found < o_.top_k ? found++ : found - 1;
-      for (; at > 0 && finite(logits[ids[at - 1]]) < logit; --at) ids[at] = ids[at - 1];
-      ids[at] = e;
-    }
-    const float peak = finite(logits[ids[0]]);
-    float total = 1;
-    if (o_.gating == Gating::softmax) {
-      total = 0;
-      for (int e = 0; e < experts; ++e) total += std::exp(finite(logits[e]) - peak);
-    }
-    float chosen = 0;
-    for (int k = 0; k < o_.top_k; ++k) {
-      const float logit = finite(logits[ids[k]]);
-      weights[k] = o_.gating == Gating::softmax ? std::exp(logit - peak) / total : 1.0f / (1.0f + std::exp(-logit));
-      chosen += weights[k];
-    }
-    const float factor = o_.normalise && chosen > 0 ? o_.scale / chosen : o_.scale;
-    for (int k = 0; k < o_.top_k; ++k) weights[k] *= factor;
-  }
-
-  Router o_;
-  Domain domain_;
-};
-
-// --- experts --------------------------------------------------------------------------------------------------------
 
 // The (token, expert) pairs of a batch sorted by expert; pair = token * top_k + k. Pairs of absent experts are left
 // out.
@@ -265,10 +208,6 @@ class ExpertsStep final : public Step {
 };
 
 }  // namespace
-
-StepPointer make_router_step(const Router& operation, Domain domain) {
-  return std::make_unique<RouterStep>(operation, domain);
-}
 
 StepPointer make_experts_step(const Program& program, const Experts& operation, Domain domain) {
   return std::make_unique<ExpertsStep>(program, operation, domain);

@@ -75,8 +75,19 @@ class GluStep final : public RowStep {
 
  private:
   void row(const Run& run, int r) const override {
-    run.program.kernels().vector.glu(run.row(o_.gate, r), run.row(o_.up, r), run.row(o_.out, r),
-                                     run.program.value_at(o_.out).width, o_.activation);
+    const VectorKernels& vector = run.program.kernels().vector;
+    const int width = run.program.value_at(o_.out).width, gates = run.program.value_at(o_.gate).width;
+    const float* const gate = run.row(o_.gate, r);
+    const float* const up = run.row(o_.up, r);
+    float* const out = run.row(o_.out, r);
+    if (gates == width) return vector.glu(gate, up, out, width, o_.activation);
+    const int span = width / gates;
+    const float one = 1;
+    for (int g = 0; g < gates; ++g) {
+      float factor;
+      vector.glu(gate + g, &one, &factor, 1, o_.activation);
+      vector.scale(up + static_cast<ptrdiff_t>(g) * span, factor, out + static_cast<ptrdiff_t>(g) * span, span);
+    }
   }
   Glu o_;
 };
@@ -135,7 +146,7 @@ StepPointer make_step(const Program& program, const Operation& operation) {
     return make_linear_step(program, std::move(description));
   }
   if (const auto* o = std::get_if<Attention>(&operation.body)) return make_attention_step(program, {*o, {}, {}});
-  if (const auto* o = std::get_if<Router>(&operation.body)) return make_router_step(*o, domain);
+  if (const auto* o = std::get_if<Router>(&operation.body)) return make_router_step(program, *o, domain);
   return make_experts_step(program, std::get<Experts>(operation.body), domain);
 }
 

@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-enum class Activation : int32_t { silu = 0, gelu = 1 };  // gelu: the tanh form
+// gelu: the tanh form. sigmoid has no factor x: it opens or closes `up`.
+enum class Activation : int32_t { silu = 0, gelu = 1, sigmoid = 2 };
 
 struct VectorKernels {
   const char* tier;

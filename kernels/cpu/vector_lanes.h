@@ -56,7 +56,7 @@ void rope(float* x, const float* cosines, const float* sines, int pairs, bool ha
   }
 }
 
-// x / (1 + e^-x); the tanh form of gelu is the same of another argument: x / (1 + e^(-2 y)).
+// x / (1 + e^-argument): silu with x as its argument, the tanh form of gelu with 2 y, sigmoid with 1 in place of x.
 inline Vec gated(Vec x, Vec argument, Vec up) {
   const Vec one = broadcast(1.0f);
   return multiply(divide(x, add(one, exponential(subtract(zero(), argument)))), up);
@@ -66,25 +66,22 @@ inline Vec gelu_argument(Vec x) {  // 2 sqrt(2 / pi) (x + 0.044715 x³)
   return multiply(broadcast(1.5957691216057308f), inner);
 }
 
-template <class Argument>
-inline void gate_all(const float* gate, const float* up, float* out, int n, Argument&& argument) {
+template <class Gate>
+inline void gate_all(const float* gate, const float* up, float* out, int n, Gate&& apply) {
   each_vector(
-      n,
-      [&](int i) {
-        const Vec x = load(gate + i);
-        store(out + i, gated(x, argument(x), load(up + i)));
-      },
+      n, [&](int i) { store(out + i, apply(load(gate + i), load(up + i))); },
       [&](int i, int count) {
-        const Vec x = load_some(gate + i, count);
-        store_some(out + i, gated(x, argument(x), load_some(up + i, count)), count);
+        store_some(out + i, apply(load_some(gate + i, count), load_some(up + i, count)), count);
       });
 }
 
 void glu(const float* gate, const float* up, float* out, int n, Activation activation) {
   if (activation == Activation::silu)
-    gate_all(gate, up, out, n, [](Vec x) { return x; });
+    gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(x, x, u); });
+  else if (activation == Activation::gelu)
+    gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(x, gelu_argument(x), u); });
   else
-    gate_all(gate, up, out, n, [](Vec x) { return gelu_argument(x); });
+    gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(broadcast(1.0f), x, u); });
 }
 
 void add_rows(const float* a, const float* b, float* out, int n) {

@@ -23,6 +23,8 @@ void rope(float* x, const float* cosines, const float* sines, int pairs, bool ha
   }
 }
 
+float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
 float silu(float x) { return x / (1.0f + std::exp(-x)); }
 
 // (1 + tanh y) / 2 = 1 / (1 + e^-2y), which keeps its digits where tanh y is near -1.
@@ -34,8 +36,10 @@ float gelu(float x) {
 void glu(const float* gate, const float* up, float* out, int n, Activation activation) {
   if (activation == Activation::silu)
     for (int i = 0; i < n; ++i) out[i] = silu(gate[i]) * up[i];
-  else
+  else if (activation == Activation::gelu)
     for (int i = 0; i < n; ++i) out[i] = gelu(gate[i]) * up[i];
+  else
+    for (int i = 0; i < n; ++i) out[i] = sigmoid(gate[i]) * up[i];
 }
 
 void add(const float* a, const float* b, float* out, int n) {

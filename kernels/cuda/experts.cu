@@ -8,14 +8,35 @@ constexpr float kLargest = 3.402823466e+38f;
 // NaN counts as the lowest logit, so that choices and weights are always defined.
 inline float finite(float x) { return x >= -kLargest ? fminf(x, kLargest) : -kLargest; }
 
+// One lane per group: experts of all but the `used` best groups get -infinity; of equal groups the first is better.
+inline void close_groups(float* scores, int size, int groups, int used) {
+  if (groups == 1) return;
+  const int group = threadIdx.x;
+  float best = -infinity(), second = -infinity();
+  for (int e = group * size; group < groups && e < (group + 1) * size; ++e) {
+    second = fmaxf(second, fminf(best, scores[e]));
+    best = fmaxf(best, scores[e]);
+  }
+  const float sum = group < groups ? finite(best + second) : -infinity();
+  int better = 0;
+  for (int other = 0; other < groups; ++other) {
+    const float theirs = __shfl_sync(kAllLanes, sum, other);
+    better += theirs > sum || (theirs == sum && other < group);
+  }
+  for (int e = group * size; group < groups && better >= used && e < (group + 1) * size; ++e) scores[e] = -infinity();
+  __syncwarp();
+}
+
 }  // namespace
 
-// The top_k highest of the logits [n][experts], the lower number first where they are equal, and their weights:
-// softmax over all experts, or a sigmoid of each; `normalise`: divided by their sum; then times `scale`.
-// grid (n), one warp; dynamic shared memory: experts floats.
+// The top_k best of the experts by their logits [n][experts], the lower number first where they are equal, and their
+// weights: gates, which are a softmax over all experts or a sigmoid of each; `normalise`: divided by their sum; then
+// times `scale`. With `bias` or several groups they are ranked by gate + bias instead, and only the experts of those
+// `groups_used` groups are eligible whose two best add up to most. grid (n), one warp, so at most 32 groups; dynamic
+// shared memory: experts floats.
 KERNEL(router, 32, (const float* logits, int* ids, float* weights, int experts, int top_k, int sigmoid, int normalise,
-                    float scale)) {
-  DYNAMIC_SHARED(float, open);  // logits; -infinity: taken
+                    float scale, const float* bias, int groups, int groups_used)) {
+  DYNAMIC_SHARED(float, open);  // what experts are ranked by; -infinity: taken
   const int lane = threadIdx.x;
   logits += (long long)blockIdx.x * experts;
   ids += (long long)blockIdx.x * top_k, weights += (long long)blockIdx.x * top_k;
@@ -25,6 +46,12 @@ KERNEL(router, 32, (const float* logits, int* ids, float* weights, int experts, 
   float total = 0.0f;
   for (int e = lane; e < experts; e += kWarp) total += expf(open[e] - peak);
   total = warp_sum(total);
+  const auto gate_of = [&](float logit) { return sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - peak) / total; };
+  if (bias || groups > 1) {
+    for (int e = lane; e < experts; e += kWarp) open[e] = finite(gate_of(open[e]) + (bias ? bias[e] : 0.0f));
+    __syncwarp();
+    close_groups(open, experts / groups, groups, groups_used);
+  }
   float chosen = 0.0f;
   for (int k = 0; k < top_k; ++k) {
     float best = -infinity();
@@ -37,7 +64,7 @@ KERNEL(router, 32, (const float* logits, int* ids, float* weights, int experts, 
       const int other_id = __shfl_xor_sync(kAllLanes, id, bits);
       if (other > best || (other == best && other_id < id)) best = other, id = other_id;
     }
-    const float weight = sigmoid ? 1.0f / (1.0f + expf(-best)) : expf(best - peak) / total;
+    const float weight = gate_of(finite(logits[id]));
     chosen += weight;
     if (id % kWarp == lane) open[id] = -infinity();  // only this lane looks at it
     if (lane == 0) ids[k] = id, weights[k] = weight;

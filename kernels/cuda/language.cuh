@@ -75,12 +75,13 @@ inline float warp_max(float v) {
   return v;
 }
 
-enum Activation { kSilu = 0, kGelu = 1 };  // gelu: the tanh form
+enum Activation { kSilu = 0, kGelu = 1, kSigmoid = 2 };  // gelu: the tanh form
 
-// activation(gate) * up. Both are x / (1 + e^-y): y = x for silu, y = 2 sqrt(2 / pi) (x + 0.044715 x^3) for gelu.
+// activation(gate) * up. All are x / (1 + e^-y): y = x for silu, y = 2 sqrt(2 / pi) (x + 0.044715 x^3) for gelu; for a
+// sigmoid the x above the line is 1.
 inline float gated(float gate, float up, int activation) {
-  const float y = activation == kSilu ? gate : 1.5957691216057308f * (gate + 0.044715f * gate * gate * gate);
-  return gate / (1.0f + expf(-y)) * up;
+  const float y = activation == kGelu ? 1.5957691216057308f * (gate + 0.044715f * gate * gate * gate) : gate;
+  return (activation == kSigmoid ? 1.0f : gate) / (1.0f + expf(-y)) * up;
 }
 
 }  // namespace

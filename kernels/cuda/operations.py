@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.source import CACHE_TYPES, FLOAT_TYPES, WEIGHT_TYPES
 
-SILU, GELU = 0, 1
+SILU, GELU, SIGMOID = 0, 1, 2
 ROWS_PER_BLOCK, TILE = 8, 64  # of the matrix-vector and of the matrix-matrix kernels
 MATVEC_MOST = 8  # rows of activations up to which the matrix-vector kernel is used
 HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
@@ -128,8 +128,9 @@ class Operations:
         """In place. halves: mode "neox", else "norm"."""
         self._launch("rope", (n,), 256, x, table, heads, head_dim, pairs, int(halves))
 
-    def glu(self, gate: int, up: int, y: int, count: int, activation: int = SILU) -> None:
-        self._launch("glu", (_chunks(count, 256),), 256, gate, up, y, count, activation)
+    def glu(self, gate: int, up: int, y: int, count: int, activation: int = SILU, span: int = 1) -> None:
+        """y [count] = activation(gate) * up; each of the gate's values stands for `span` of up's."""
+        self._launch("glu", (_chunks(count, 256),), 256, gate, up, y, count, activation, span)
 
     def add(self, a: int, b: int, y: int, count: int) -> None:
         self._launch("add", (_chunks(count, 256),), 256, a, b, y, count)
@@ -176,9 +177,12 @@ class Operations:
         sigmoid: bool = False,
         normalise: bool = True,
         scale: float = 1.0,
+        bias: int = 0,
+        groups: int = 1,
+        groups_used: int = 1,
     ) -> None:
-        """logits [n, experts] to ids (int32) and weights [n, top_k]."""
-        args = (logits, ids, weights, experts, top_k, int(sigmoid), int(normalise), scale)
+        """logits [n, experts] to ids (int32) and weights [n, top_k]; bias: [experts]; at most 32 groups."""
+        args = (logits, ids, weights, experts, top_k, int(sigmoid), int(normalise), scale, bias, groups, groups_used)
         self._launch("router", (n,), 32, *args, shared=4 * experts)
 
     def experts_gate_up(

@@ -19,6 +19,7 @@ from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.memory import Memory
 from kernels.cuda.operations import (
     GELU,
+    SIGMOID,
     SILU,
     Cache,
     ExpertTable,
@@ -29,7 +30,8 @@ from kernels.cuda.run import Run, Value, attend, multiply_experts
 if TYPE_CHECKING:
     from kernels._cpu import Batch, Buffer, Floats, Ints, ThreadPool
 
-_ACTIVATIONS = {"silu": SILU, "gelu": GELU}
+Activation = Literal["silu", "gelu", "sigmoid"]
+_ACTIVATIONS = {"silu": SILU, "gelu": GELU, "sigmoid": SIGMOID}
 
 
 @dataclass
@@ -171,10 +173,11 @@ class CudaProgram:
 
         self._operations.append(do)
 
-    def glu(self, gate: int, up: int, out: int, activation: Literal["silu", "gelu"] = "silu") -> None:
+    def glu(self, gate: int, up: int, out: int, activation: Activation = "silu") -> None:
         width, outputs, kind = self._values[out].width, self._follow(gate, out), _ACTIVATIONS[activation]
+        span = width // self._values[gate].width
         self._operations.append(
-            lambda run: run.operations.glu(run.at(gate), run.at(up), run.at(out), run.rows(outputs) * width, kind)
+            lambda run: run.operations.glu(run.at(gate), run.at(up), run.at(out), run.rows(outputs) * width, kind, span)
         )
 
     def router(
@@ -186,14 +189,19 @@ class CudaProgram:
         gating: Literal["softmax", "sigmoid"] = "softmax",
         normalise: bool = True,
         scale: float = 1.0,
+        bias: int | None = None,
+        groups: int = 1,
+        groups_used: int = 1,
     ) -> None:
+        if not (1 <= groups <= 32 and self._values[logits].width % groups == 0):
+            raise ValueError(f"router: {self._values[logits].width} experts in {groups} groups")
         experts, outputs = self._values[logits].width, self._follow(logits, out_ids, out_weights)
         self._values[out_ids].ids = True
         sigmoid = gating == "sigmoid"
         self._operations.append(
             lambda run: run.operations.router(
                 run.at(logits), run.at(out_ids), run.at(out_weights), run.rows(outputs), experts, top_k, sigmoid,
-                normalise, scale,
+                normalise, scale, 0 if bias is None else self._bound(bias).address, groups, groups_used,
             )
         )  # fmt: skip
 
@@ -206,7 +214,7 @@ class CudaProgram:
         up: int,
         down: int,
         out: int,
-        activation: Literal["silu", "gelu"] = "silu",
+        activation: Activation = "silu",
         mask: int | None = None,
     ) -> None:
         outputs, top_k, kind = self._follow(x, out), self._values[ids].width, _ACTIVATIONS[activation]

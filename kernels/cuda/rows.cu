@@ -111,10 +111,11 @@ KERNEL(rope, 256, (float* x, const float* table, int heads, int head_dim, int pa
   }
 }
 
-// y = activation(gate) * up over n values; y may be gate or up. grid (n / 256).
-KERNEL(glu, 256, (const float* gate, const float* up, float* y, int n, int activation)) {
+// y = activation(gate) * up over n values, each gate for `span` neighbours; y may be up, and for span 1 gate.
+// grid (n / 256).
+KERNEL(glu, 256, (const float* gate, const float* up, float* y, int n, int activation, int span)) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = gated(gate[i], up[i], activation);
+  if (i < n) y[i] = gated(gate[i / span], up[i], activation);
 }
 
 // y = a + b over n values; y may be a or b. grid (n / 256).

@@ -15,11 +15,19 @@ Ids = NDArray[np.int32]
 
 
 def route(
-    logits: Floats, top_k: int, gating: str = "softmax", normalise: bool = True, scale: float = 1.0
+    logits: Floats,
+    top_k: int,
+    gating: str = "softmax",
+    normalise: bool = True,
+    scale: float = 1.0,
+    bias: Floats | None = None,
+    groups: tuple[int, int] = (1, 1),
 ) -> tuple[Ids, Floats]:
     p = _cpu.Program()
     v, ids, weights = p.value(logits.shape[1]), p.value(top_k), p.value(top_k)
-    p.router(v, ids, weights, top_k, gating, normalise, scale)
+    p.router(
+        v, ids, weights, top_k, gating, normalise, scale, None if bias is None else ref.bound_weight(p, bias), *groups
+    )
     p.finish()
     p.write(v, logits)
     p.run(_cpu.ThreadPool(2), ref.batch(range(len(logits)), tables=[[0]]))
@@ -42,6 +50,34 @@ def test_router(gating: str, normalise: bool, experts: int, top_k: int) -> None:
     assert ids.dtype == np.int32
     np.testing.assert_array_equal(ids, order)
     np.testing.assert_allclose(weights, 1.5 * chosen, rtol=(experts + 16) * 2.0**-24)
+
+
+@pytest.mark.parametrize("gating", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(
+    ("experts", "top_k", "groups"),
+    [(8, 2, (1, 1)), (8, 3, (4, 2)), (256, 8, (8, 4)), (384, 8, (1, 1)), (64, 6, (32, 3))],
+)
+def test_router_with_bias_and_groups(
+    gating: str, biased: bool, experts: int, top_k: int, groups: tuple[int, int]
+) -> None:
+    """The bias changes the choice, not the weights; only the groups with the best two experts are open."""
+    rng = np.random.default_rng(1)
+    logits = (2 * rng.standard_normal((9, experts))).astype(np.float32)
+    bias = rng.standard_normal(experts).astype(np.float32) * np.float32(0.5) if biased else None
+    ids, weights = route(logits, top_k, gating, True, 2.5, bias, groups)
+    gates, scores = ref.router_scores(logits, gating, bias, groups)
+    order = np.argsort(-scores, axis=-1, kind="stable")[:, :top_k]
+    chosen = np.take_along_axis(gates, order, -1)
+    np.testing.assert_array_equal(ids, order)
+    np.testing.assert_allclose(weights, 2.5 * chosen / chosen.sum(-1, keepdims=True), rtol=(experts + 16) * 2.0**-24)
+
+
+def test_wild_biases_still_choose_different_experts() -> None:
+    bias = np.array([1, np.inf, -np.inf, np.nan, 0, 0, 0, 0], np.float32)
+    ids, weights = route(np.zeros((2, 8), np.float32), 4, "sigmoid", bias=bias, groups=(4, 2))
+    assert ids.tolist() == [[1, 0, 4, 5]] * 2
+    np.testing.assert_allclose(weights, 0.25)
 
 
 def test_ties_go_to_the_lower_expert() -> None:

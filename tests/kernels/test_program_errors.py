@@ -67,12 +67,18 @@ BAD_RECORDINGS: dict[str, Callable[[Handles], object]] = {
     "attention: heads must be a multiple of the 2": lambda h: h.p.attention(h.v32, h.v16, h.v16, h.kv, h.v32, 3, 1.0),
     "attention: q's width is 16, not 32": lambda h: h.p.attention(h.v16, h.v16, h.v16, h.kv, h.v32, 4, 1.0),
     "attention: out must be a value of its own": lambda h: h.p.attention(h.v32, h.v16, h.v16, h.kv, h.v32, 4, 1.0),
-    "glu: up's width is 16": lambda h: h.p.glu(h.v8, h.v16, h.v8),
-    "glu: activation must be silu or gelu": lambda h: h.p.glu(h.v8, h.w8, h.v8, "relu"),  # type: ignore[arg-type]
+    "glu: out's width is 8, not 16": lambda h: h.p.glu(h.v8, h.v16, h.w8),
+    "glu: gate's width 16 must divide up's width 8": lambda h: h.p.glu(h.v16, h.v8, h.v8),
+    "glu: activation must be silu, gelu or sigmoid": lambda h: h.p.glu(h.v8, h.w8, h.v8, "relu"),  # type: ignore[arg-type]
     "router: top_k must be 1..8, not 9": lambda h: h.p.router(h.v8, h.ids, h.k, 9),
     "router: out_ids' width is 4, not 3": lambda h: h.p.router(h.v8, h.ids, h.k, 3),
     "router: out_weights names value 5, which holds ids": lambda h: h.p.router(h.v8, h.ids, h.ids, 4),
     "router: its three values must differ": lambda h: h.p.router(h.k, h.k, h.p.value(4), 4),
+    "router: groups must be 1..32 and divide the 8 experts, not 3": lambda h: h.p.router(h.v8, h.ids, h.k, 4, groups=3),
+    "router: groups_used must be 1..4 and hold top_k experts, not 1": lambda h: h.p.router(
+        h.v8, h.ids, h.k, 4, groups=4
+    ),
+    "router: the size of bias is 8, not 16": lambda h: h.p.router(h.v16, h.ids, h.k, 4, bias=h.vector),
     "router: gating must be": lambda h: h.p.router(h.v8, h.ids, h.k, 4, "max"),  # type: ignore[arg-type]
     "experts: ids must be a value of ids": lambda h: h.p.experts(h.v8, h.k, h.k, h.stack, h.stack, h.down, h.w8),
     "experts: down's count is 1, not 3": lambda h: h.p.experts(

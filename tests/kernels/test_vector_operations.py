@@ -91,18 +91,27 @@ def test_rope(tier: ref.Kernels, mode: str, heads: int, head_dim: int, rope_dim:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("activation", ["silu", "gelu"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "sigmoid"])
 def test_glu(tier: ref.Kernels, activation: str) -> None:
     """e^-x is good to 4 u and loses another |x| u by the rounding of its argument."""
     gate = np.concatenate([np.linspace(-110, 110, 1601), [0.0, -0.0, 1e-30, 80.0, -80.0]]).astype(np.float32)[None]
     up = noise(1, gate.shape[1])
     got = execute(tier, [gate, up], gate.shape[1], lambda p, h, out: p.glu(h[0], h[1], out, activation))
-    activated = (ref.silu if activation == "silu" else ref.gelu)(gate)
+    activated = {"silu": ref.silu, "gelu": ref.gelu, "sigmoid": ref.sigmoid}[activation](gate)
     expected = activated * up
     x = np.abs(gate.astype(np.float64))
-    argument = x if activation == "silu" else 1.6 * (x + 0.045 * x**3)
+    argument = 1.6 * (x + 0.045 * x**3) if activation == "gelu" else x
     bound = (10 + 6 * np.minimum(argument, 90)) * U * np.abs(expected) + 1e-13 * np.abs(up)
     assert (np.abs(got - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize(("gates", "span"), [(1, 37), (3, 16), (5, 1)])
+def test_one_gate_for_several_neighbours(tier: ref.Kernels, gates: int, span: int) -> None:
+    gate, up = noise(7, gates), noise(7, gates * span)
+    got = execute(tier, [gate, up], gates * span, lambda p, h, out: p.glu(h[0], h[1], out, "sigmoid"))
+    expected = ref.sigmoid(gate).repeat(span, axis=1) * up
+    assert (np.abs(got - expected) <= 20 * U * np.abs(expected)).all()
 
 
 @pytest.mark.parametrize("tier", TIERS)

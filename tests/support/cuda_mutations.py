@@ -185,8 +185,8 @@ MUTATIONS = (
     Mutation(
         "weights are scaled before they are written",
         "experts.cu",
-        "  __syncwarp();\n",
-        "",
+        "  __syncwarp();\n  const float factor",
+        "  const float factor",
         ("experts",),
         EXPERTS,
         "router",

@@ -48,9 +48,34 @@ def silu(x: ArrayLike) -> Array:
         return x / (1 + np.exp(-x))
 
 
+def sigmoid(x: ArrayLike) -> Array:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
+
+
 def gelu(x: ArrayLike) -> Array:
     x = np.asarray(x, np.float64)
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def router_scores(
+    logits: ArrayLike, gating: str, bias: ArrayLike | None = None, groups: tuple[int, int] = (1, 1)
+) -> tuple[Array, Array]:
+    """Gates [rows, experts], and what experts are chosen by: minus infinity outside the groups that are open."""
+    logits = np.asarray(logits, np.float64)
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    softmax = exponentials / exponentials.sum(-1, keepdims=True)
+    gates = softmax if gating == "softmax" else 1 / (1 + np.exp(-logits))
+    scores = gates if bias is None else gates + np.asarray(bias, np.float64)
+    count, used = groups
+    if count == 1:
+        return gates, scores
+    grouped = scores.reshape(len(scores), count, -1)
+    best_two = np.sort(grouped, -1)[..., -2:].sum(-1)
+    open_groups = np.argsort(-best_two, axis=-1, kind="stable")[:, :used]
+    closed = np.ones((len(scores), count), bool)
+    np.put_along_axis(closed, open_groups, False, -1)
+    return gates, np.where(closed[..., None], -np.inf, grouped).reshape(scores.shape)
 
 
 def rope(x: ArrayLike, positions: ArrayLike, frequencies: ArrayLike, mode: str, magnitude: float = 1.0) -> Array:

@@ -34,12 +34,37 @@ def test_router_chooses_as_the_cpu(machine: Machine, experts: int, top_k: int, s
         np.testing.assert_allclose(machine.get(weights), expected, rtol=(experts + top_k + 24) * EPS, atol=1e-37)
 
 
+@pytest.mark.parametrize("sigmoid", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("experts", "top_k", "groups"), [(8, 2, (1, 1)), (24, 3, (4, 2)), (96, 6, (32, 3))])
+def test_router_with_bias_and_groups_chooses_as_the_cpu(
+    machine: Machine, experts: int, top_k: int, groups: tuple[int, int], biased: bool, sigmoid: bool
+) -> None:
+    rng = np.random.default_rng(experts)
+    logits = rng.standard_normal((5, experts)).astype(np.float32)
+    logits[1, : experts // 2] = np.nan
+    bias = rng.standard_normal(experts).astype(np.float32) if biased else None
+    ids, weights = machine.put(np.full((5, top_k), -7, np.int32)), machine.put(np.full((5, top_k), np.nan, np.float32))
+    at = 0 if bias is None else machine.put(bias)
+    machine.operations.router(machine.put(logits), ids, weights, 5, experts, top_k, sigmoid, True, 2.5, at, *groups)
+    expected_ids, expected = cpu_router(logits, top_k, sigmoid, True, 2.5, bias, groups)
+    np.testing.assert_array_equal(machine.get(ids), expected_ids)
+    np.testing.assert_allclose(machine.get(weights), expected, rtol=(experts + top_k + 24) * EPS, atol=1e-37)
+
+
 def cpu_router(
-    logits: NDArray[np.float32], top_k: int, sigmoid: bool, normalise: bool, scale: float
+    logits: NDArray[np.float32],
+    top_k: int,
+    sigmoid: bool,
+    normalise: bool,
+    scale: float,
+    bias: NDArray[np.float32] | None = None,
+    groups: tuple[int, int] = (1, 1),
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     program = _cpu.Program("scalar")
     values = [program.value(logits.shape[1]), program.value(top_k, ids=True), program.value(top_k)]
-    program.router(*values, top_k, "sigmoid" if sigmoid else "softmax", normalise, scale)
+    weight = None if bias is None else reference.bound_weight(program, bias)
+    program.router(*values, top_k, "sigmoid" if sigmoid else "softmax", normalise, scale, weight, *groups)
     program.finish()
     program.write(values[0], logits)
     program.run(_cpu.ThreadPool(1), reference.batch(np.arange(len(logits))))

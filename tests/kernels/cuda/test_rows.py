@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.cuda.operations import GELU, SILU
+from kernels.cuda.operations import GELU, SIGMOID, SILU
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 
@@ -51,7 +51,7 @@ def test_rope(machine: Machine, mode: str) -> None:
     np.testing.assert_array_equal(machine.get(out)[..., 2 * pairs :], x[..., 2 * pairs :])
 
 
-@pytest.mark.parametrize("activation", [SILU, GELU])
+@pytest.mark.parametrize("activation", [SILU, GELU, SIGMOID])
 def test_glu(machine: Machine, activation: int) -> None:
     """expf is good to two roundings of its result, and of its argument y, whose rounding counts |y| times."""
     gate, up = random(2, 301) * 4, random(2, 301, seed=1)
@@ -60,11 +60,20 @@ def test_glu(machine: Machine, activation: int) -> None:
     machine.operations.glu(out, machine.put(up), out, gate.size, activation)
     x = gate.astype(np.float64)
     # Gelu's tanh form is x * sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), and so without cancellation far below zero.
-    argument = x if activation == SILU else 2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
-    expected = x * reference.silu(argument) / argument * up
+    argument = 2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3) if activation == GELU else x
+    expected = (1 if activation == SIGMOID else x) * reference.silu(argument) / argument * up
     steepness = np.abs(argument)
     bound = (12 + 6 * np.minimum(steepness, 100)) * EPS * np.abs(expected) + 1e-35
     assert (np.abs(machine.get(out) - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("span", [1, 7, 64])
+def test_one_gate_for_several_neighbours(machine: Machine, span: int) -> None:
+    gate, up = random(5), random(5 * span, seed=1)
+    out = machine.put(up)
+    machine.operations.glu(machine.put(gate), out, out, up.size, SIGMOID, span)
+    expected = reference.sigmoid(gate).repeat(span) * up
+    assert (np.abs(machine.get(out) - expected) <= 20 * EPS * np.abs(expected)).all()
 
 
 def test_elementwise(machine: Machine) -> None:
