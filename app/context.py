@@ -22,6 +22,7 @@ from app.garbage import GarbageCollection
 from app.library.library_controller import LibraryController
 from app.main_window import MainWindow
 from app.model_controller import ModelController
+from app.placement.answer_prediction import AnswerPrediction
 from app.placement.placement_controller import PlacementController
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
@@ -65,6 +66,7 @@ class AppContext(QObject):
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
         self.placement = PlacementController(self.client, self.models, self.settings, folder, self.background, self)
+        self.prediction = AnswerPrediction(self.session, self.models, self.placement)
         self.telemetry = TelemetryFeed(self.main_thread, self)
         self.presets = Presets(folder.presets)
         self.titles = Titles(self.client, self.session, self.conversations, self.models, self.settings)

@@ -62,17 +62,26 @@ def install_language(application: QCoreApplication, setting: str) -> QTranslator
     path = translation_file(language)
     if language == SOURCE_LANGUAGE or not path.is_file():
         return None
-    translator = _make_translator(read_translations(path))
+    translator = _make_translator(read_translations(path), language)
     application.installTranslator(translator)
     return translator
 
 
-def _make_translator(words: dict[str, str]) -> Any:
-    from PySide6.QtCore import QTranslator
+def _make_translator(words: dict[str, str], language: str) -> Any:
+    from PySide6.QtCore import QLibraryInfo, QTranslator
 
     class Dictionary(QTranslator):
+        """Our own words, and Qt's for the buttons and menus that it makes itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._qt = QTranslator(self)
+            self._qt.load(f"qtbase_{language}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath))
+
         def translate(self, context: str, source: str, disambiguation: str = "", n: int = -1) -> str | None:
-            return words.get(source) if context == CONTEXT else None
+            if context == CONTEXT:
+                return words.get(source)
+            return self._qt.translate(context, source, disambiguation, n) or None
 
         def isEmpty(self) -> bool:
             return not words

@@ -213,7 +213,6 @@ class GenerationStarted:
     reused_tokens: int  # of them, already in the KV cache
     trimmed_messages: int = 0  # dropped by Overflow.TRIM_OLDEST
     warnings: tuple[str, ...] = ()
-    opens_reasoning: bool = False  # the prompt ends inside a reasoning block, so the answer begins in it
 
 
 @dataclass(frozen=True, slots=True)

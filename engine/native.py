@@ -22,6 +22,7 @@ from engine.messages import (
     ModelInfo,
     Notice,
     PlacementRolledBack,
+    TokenEvent,
 )
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
@@ -93,9 +94,10 @@ class NativeBackend:
                 reused_tokens=sequence.reused_tokens,
                 trimmed_messages=prompt.trimmed_messages,
                 warnings=prompt.warnings,
-                opens_reasoning=prompt.opens_reasoning,
             )
         )
+        if prompt.answer_start:
+            self.emit(TokenEvent(request.request_id, prompt.answer_start, tokens=0))
         self.session.add(sequence)
 
     def abort(self, request_id: str) -> None:
@@ -211,7 +213,7 @@ def _check_options(options: LoadOptions) -> None:
         ("context length", options.context_length, None),
     ):
         if value is not None and (value < 1 or (most is not None and value > most)):
-            limits = "at least 1 is needed" + (f", at most {most} are possible" if most is not None else "")
+            limits = "at least 1 is needed" if most is None else f"from 1 to {most} are possible"
             raise EngineError(f"The {name} is {value}; {limits}.", done="The model was not loaded.")
     if options.trace:
         check_trace(options.trace)

@@ -26,10 +26,12 @@ from app.none_guard import hold_singletons
 from app.settings.values import Settings
 from app.shortcuts_dialog import ShortcutsDialog
 from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
+from engine.placement.hardware.catalogue import machine
 from tests.support.screenshot_library import library_pages
 from tests.support.screenshot_memory import memory_pages
-from tests.support.screenshot_texts import ANSWER, LONG_NAME, QUESTION, STREAMING, TITLES
+from tests.support.screenshot_texts import ANSWER, LONG_NAME, QUESTION, STREAMING, TITLES, TOOL_CALLS
 from tests.support.scripted_engine import ScriptedEngine, model_info, stats
+from tests.support.shapes import published_shape
 
 SCALES = (1, 2)
 
@@ -97,6 +99,8 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     """Every state worth looking at, in order; each is grabbed as soon as it is yielded."""
     context = stage.start()
     window, session = context.window, context.session
+    context.placement.read_shape = lambda _path: published_shape("llama-3.1-8b-q4_k_m")
+    context.placement.read_machine = lambda: (machine("Ryzen 7 7700X"), True)
     yield "chat-empty", window
     stage.fill_list()
     session.send(QUESTION)
@@ -110,13 +114,24 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     session.edit(session.path()[0].id, QUESTION + " Be brief.")
     stage.settle()
     window.chat_page.transcript.verticalScrollBar().setValue(0)
-    window.chat_page.transcript.toggle_reasoning(session.path()[1].id)
+    window.chat_page.transcript.toggle_fold(session.path()[1].id, "thinking")
     stage.settle(0.1)
     yield "chat-version", window
     window.chat_page._act("edit", session.path()[0])
     stage.settle(0.1)
     yield "chat-editing", window
     window.chat_page._cancel_edit()
+    assert stage.engine is not None
+    stage.engine.answer = TOOL_CALLS
+    session.send("What is the weather in Ravenna?")
+    stage.settle()
+    window.chat_page.transcript.toggle_fold(session.path()[-1].id, "call 0")
+    stage.settle(0.1)
+    window.chat_page.transcript.scroll_to_bottom()
+    stage.settle(0.1)
+    yield "chat-tool-call", window
+    session.delete(session.path()[-2].id)
+    stage.engine.answer = ANSWER
     window.chat_page.picker.open_menu()
     stage.settle(0.1)
     yield "model-menu", _menu(window)
@@ -156,7 +171,7 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     stage.settle(0.1)
     yield "shortcuts", shortcuts
     shortcuts.close()
-    details = AnswerDetails(session.path()[1], context.theme, window)
+    details = AnswerDetails(session.path()[1], session.path(), context.theme, window)
     details.show()
     stage.settle(0.1)
     yield "answer-details", details

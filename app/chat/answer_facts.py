@@ -12,22 +12,36 @@ from engine.messages import FinishReason
 
 
 def summary(message: Message) -> str:
-    """One line, the most telling first."""
+    """One line, the most telling first. Our own engine is not named: the details do."""
     details = message.details
     parts: list[str] = []
-    if engine := details.get("engine"):
-        parts.append(engine_name(engine))
+    if details.get("engine", "native") != "native":
+        parts.append(engine_name(details["engine"]))
     if tokens := details.get("generated_tokens"):
         parts.append(tr("{count} tokens", count=tokens))
     if speed := details.get("decode_speed"):
-        parts.append(tr("decode {speed} tok/s", speed=format_speed(speed)))
+        parts.append(tr("decode {speed} tok/s", speed=format_speed(speed)) + _predicted(details, "predicted_decode"))
     if speed := details.get("prefill_speed"):
-        parts.append(tr("prefill {speed} tok/s", speed=format_speed(speed)))
+        parts.append(tr("prefill {speed} tok/s", speed=format_speed(speed)) + _predicted(details, "predicted_prefill"))
     if "ttft" in details:
         parts.append(tr("first token {seconds}", seconds=format_seconds(details["ttft"])))
     if ending := ending_of(message):
         parts.append(ending)
     return "  ·  ".join(parts)
+
+
+def _predicted(details: Mapping[str, Any], key: str) -> str:
+    return " " + tr("({speed} predicted)", speed=format_speed(details[key])) if details.get(key) else ""
+
+
+def prediction_source(details: Mapping[str, Any]) -> str:
+    """Where a prediction comes from, as a sentence; empty without one."""
+    sentences = {
+        "measured": tr("Predicted from rates measured on this machine"),
+        "mixed": tr("Predicted from measured rates of the processor and the GPU's datasheet"),
+        "datasheet": tr("Predicted from datasheets, not from measured rates"),
+    }
+    return sentences.get(details.get("predicted_from", ""), "")
 
 
 def tooltip(message: Message) -> str:
@@ -42,6 +56,8 @@ def tooltip(message: Message) -> str:
         lines.append(tr("{new} of {all} prompt tokens were new", new=new, all=details["prompt_tokens"]))
     if depth := details.get("depth"):
         lines.append(tr("Measured at a depth of {depth} tokens", depth=depth))
+    if source := prediction_source(details):
+        lines.append(source)
     return "\n".join(lines)
 
 

@@ -270,7 +270,7 @@ class ChatPage(QWidget):
             case "copy":
                 QGuiApplication.clipboard().setText(readable_text(message))
             case "copy_markdown":
-                QGuiApplication.clipboard().setText(split_reasoning(message.content).answer)
+                QGuiApplication.clipboard().setText(split_reasoning(message.content).said)
             case "regenerate":
                 self._problems.clear(ANSWER_PROBLEM)
                 self._session.regenerate(message.id)
@@ -284,7 +284,8 @@ class ChatPage(QWidget):
                 if removed := self._session.delete(message.id):
                     self.deleted.emit(removed)
             case "details":
-                AnswerDetails(message, self._theme, self).open()
+                tree = self._session.tree
+                AnswerDetails(message, tree.messages() if tree is not None else [message], self._theme, self).open()
 
     def choose_attachments(self) -> None:
         names, _ = QFileDialog.getOpenFileNames(self, tr("Attach files"), "", tr("Text, code and PDF (*)"))

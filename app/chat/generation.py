@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from app.chat.token_times import count_times
 from app.store.records import Message, Status
 from engine.messages import (
     FinishReason,
@@ -115,13 +117,17 @@ class Generation:
             message.details["error"] = error
 
 
-def step_details(steps: list[float]) -> dict[str, float]:
-    """Median and 99th percentile of the time per output token, where enough tokens were measured."""
+def step_details(steps: list[float]) -> dict[str, Any]:
+    """Median and 99th percentile of the time per output token, and its distribution, where enough were measured."""
     if len(steps) < FEWEST_STEPS:
         return {}
     ordered = sorted(steps)
     last = len(ordered) - 1
-    return {"tpot_p50": ordered[round(0.5 * last)], "tpot_p99": ordered[round(0.99 * last)]}
+    return {
+        "tpot_p50": ordered[round(0.5 * last)],
+        "tpot_p99": ordered[round(0.99 * last)],
+        "tpot_counts": count_times(steps),
+    }
 
 
 def stats_details(stats: GenerationStats) -> dict[str, float]:

@@ -32,7 +32,7 @@ def prompt_messages(path: Iterable[Message]) -> Iterator[ChatMessage]:
     for message in messages[starts[-1] if starts else 0 :]:
         if message.role == "assistant" and not message.content:
             continue
-        content = split_reasoning(message.content).answer if message.role == "assistant" else message.content
+        content = split_reasoning(message.content).said if message.role == "assistant" else message.content
         if attachments := message.details.get("attachments"):
             content = prompt_text(attachments, content)
         if message is messages[starts[-1] if starts else 0] and SUMMARY in message.details:

@@ -11,7 +11,7 @@ def readable_text(message: Message) -> str:
     """The owner's words as typed; of an answer what the reader sees, without marks, code exactly as it is."""
     if message.role != "assistant":
         return message.content
-    source = split_reasoning(message.content).answer
+    source = split_reasoning(message.content).said
     return _Plain().text(source)
 
 

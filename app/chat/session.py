@@ -236,6 +236,14 @@ class ChatSession(QObject):
         self._put([message])
         self.message_replaced.emit(message)
 
+    def add_details(self, message: Message, details: dict[str, Any]) -> None:
+        """What has been found out about an answer after its end; it may have been deleted meanwhile."""
+        message.details.update(details)
+        copy = dict(message.details)
+        self._store.call(lambda store: store.save_details(message.id, copy))
+        if message.conversation_id == self.conversation_id:
+            self.message_changed.emit(message)
+
     def delete(self, message_id: str) -> list[Message]:
         """Take a message and what follows it out; `undelete` takes the result."""
         if self._tree is None or self.is_busy or message_id not in self._tree:

@@ -101,6 +101,11 @@ class ConversationStore:
                 "UPDATE messages SET content = ? WHERE id = ?", [(text, key) for key, text in texts.items()]
             )
 
+    def save_details(self, message_id: str, details: Mapping[str, Any]) -> None:
+        """Of a message that is there; nothing comes back that was deleted meanwhile."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE messages SET details = ? WHERE id = ?", (json.dumps(details), message_id))
+
     def delete_messages(self, ids: Iterable[str]) -> None:
         with self._transaction() as connection:
             connection.executemany("DELETE FROM messages WHERE id = ?", [(key,) for key in ids])

@@ -4,6 +4,10 @@
   <context>
     <name>Tessera</name>
     <message>
+      <source>({speed} predicted)</source>
+      <translation>（预测 {speed}）</translation>
+    </message>
+    <message>
       <source>, {active} active</source>
       <translation>，其中激活 {active}</translation>
     </message>
@@ -82,6 +86,10 @@
     <message>
       <source>Answer again</source>
       <translation>重新回答</translation>
+    </message>
+    <message>
+      <source>Answers</source>
+      <translation>回答</translation>
     </message>
     <message>
       <source>Answers are made on this computer. Nothing leaves it.</source>
@@ -1052,6 +1060,22 @@
       <translation>预测速度</translation>
     </message>
     <message>
+      <source>Predicted from datasheets, not from measured rates</source>
+      <translation>依据产品规格预测，而非实测速率</translation>
+    </message>
+    <message>
+      <source>Predicted from measured rates of the processor and the GPU's datasheet</source>
+      <translation>依据处理器实测速率与 GPU 产品规格预测</translation>
+    </message>
+    <message>
+      <source>Predicted from rates measured on this machine</source>
+      <translation>依据本机实测速率预测</translation>
+    </message>
+    <message>
+      <source>Prediction</source>
+      <translation>预测</translation>
+    </message>
+    <message>
       <source>Prefill</source>
       <translation>预填充</translation>
     </message>
@@ -1524,6 +1548,10 @@
       <translation>回收站为空。</translation>
     </message>
     <message>
+      <source>The whole conversation</source>
+      <translation>整个对话</translation>
+    </message>
+    <message>
       <source>Theme</source>
       <translation>主题</translation>
     </message>
@@ -1592,6 +1620,10 @@
       <translation>首个词元用时</translation>
     </message>
     <message>
+      <source>Time to first token, median</source>
+      <translation>首个词元用时（中位数）</translation>
+    </message>
+    <message>
       <source>Timeline of one step: {busy}</source>
       <translation>一步的忙碌程度：{busy}</translation>
     </message>
@@ -1630,6 +1662,14 @@
     <message>
       <source>Told to the model before everything else: who it is, how it should answer.</source>
       <translation>最先告诉模型的内容：它是谁，应如何回答。</translation>
+    </message>
+    <message>
+      <source>Tool call (not executed)</source>
+      <translation>工具调用（未执行）</translation>
+    </message>
+    <message>
+      <source>Tool call: {name} (not executed)</source>
+      <translation>工具调用：{name}（未执行）</translation>
     </message>
     <message>
       <source>Top-k</source>
@@ -1762,6 +1802,14 @@
     <message>
       <source>Write a message</source>
       <translation>输入消息</translation>
+    </message>
+    <message>
+      <source>Writing a tool call…</source>
+      <translation>正在编写工具调用…</translation>
+    </message>
+    <message>
+      <source>Written</source>
+      <translation>已生成</translation>
     </message>
     <message>
       <source>Yesterday</source>
@@ -2124,6 +2172,10 @@
       <translation>{gpu} 与 {cpu}</translation>
     </message>
     <message>
+      <source>{middle}, at most {longest}</source>
+      <translation>{middle}，最长 {longest}</translation>
+    </message>
+    <message>
       <source>{name} goes to the trash.</source>
       <translation>{name} 将移入回收站。</translation>
     </message>
@@ -2174,6 +2226,10 @@
     <message>
       <source>{speed} tokens/s</source>
       <translation>{speed} 词元/秒</translation>
+    </message>
+    <message>
+      <source>{speed} tokens/s, {predicted} predicted</source>
+      <translation>{speed} 词元/秒，预测 {predicted}</translation>
     </message>
     <message>
       <source>{time} left</source>

@@ -10,7 +10,7 @@ from engine.gguf import GGUFFile
 from engine.hub.folders import data_folder
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.hardware.store import hardware_folder, this_machine
-from engine.placement.predict import predict_on_cpu
+from engine.placement.predict import predict
 from engine.placement.shape import ModelShape
 
 
@@ -41,5 +41,5 @@ class Prediction:
     def _speeds(self, measure: Measure, bandwidth: float) -> tuple[float, float]:
         prompt = measure.tokens if measure.kind == "prefill" else max(1, measure.depth)
         depth = measure.depth + (measure.tokens // 2 if measure.kind == "decode" else measure.tokens)
-        guess = predict_on_cpu(self.shape, self.machine, prompt=prompt, depth=depth, bandwidth=bandwidth)
+        guess = predict(self.shape, self.machine, prompt=prompt, depth=depth, bandwidth=bandwidth)
         return guess.prefill, guess.decode

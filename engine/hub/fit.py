@@ -80,13 +80,16 @@ def estimate_fit(file_bytes: int, facts: ModelFacts | None, machine: Machine, pr
     needed = file_bytes + cache + SCRATCH
     ram, vram = max(0, machine.ram - SYSTEM_BYTES), max(0, machine.vram - GPU_HEADROOM)
     kind, label, where = _place(needed, ram, vram)
-    parts = f"{size_text(file_bytes)} of weights"
-    parts += f" and {size_text(cache)} of cache for {context} tokens" if facts else "; the cache comes on top"
-    has = f"{size_text(machine.ram)} of RAM" + (f" and {size_text(machine.vram)} on the GPU" if vram else "")
+    weights, has = size_text(file_bytes), f"{size_text(machine.ram)} of RAM"
+    parts = f"{weights} of weights; the cache comes on top."
+    if facts:
+        parts = f"{weights} of weights and {size_text(cache)} of cache for {context} tokens."
+    if vram:
+        has = f"{size_text(machine.ram)} of RAM and {size_text(machine.vram)} on the GPU"
     speed = predict(facts, file_bytes, context) if predict and facts and kind is not FitKind.SHORT else None
     if speed is not None:
-        label += f": ~{speed:.0f} tok/s predicted"
-    return Fit(kind, label, f"{parts}. {where} This machine has {has}.", needed, speed, facts is not None)
+        label = f"{label}: ~{speed:.0f} tok/s predicted"
+    return Fit(kind, label, f"{parts} {where} This machine has {has}.", needed, speed, facts is not None)
 
 
 def _place(needed: int, ram: int, vram: int) -> tuple[FitKind, str, str]:

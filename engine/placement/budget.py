@@ -72,7 +72,7 @@ def scratch_bytes(shape: ModelShape, work: Workload) -> int:
     layer (all experts' of its tokens), and the logits of the rows that are asked for."""
     widest = max((_layer_width(shape, i) for i in range(len(shape.layers))), default=shape.hidden)
     per_token = 4 * (4 * shape.hidden + widest)
-    return work.chunk_tokens * per_token + 4 * shape.vocabulary
+    return min(work.chunk, work.prompt) * per_token + 4 * shape.vocabulary
 
 
 def _layer_width(shape: ModelShape, index: int) -> int:

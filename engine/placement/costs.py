@@ -16,17 +16,21 @@ from engine.placement.state import F16_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is predicted: prefill of `prompt` tokens in chunks, then decode at `depth`, in a cache of `context`."""
+    """What is predicted: prefill of `prompt` tokens in chunks, then decode at `depth`, in a cache of `context`.
+
+    `reused`: tokens before the prompt that are in the cache already.
+    """
 
     context: int = 4096
     prompt: int = 2048
     depth: int = 2048
     chunk: int = 512
     value_bytes: float = F16_BYTES
+    reused: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.context, self.prompt, self.chunk) < 1 or self.depth < 0:
-            raise ValueError("context, prompt and chunk must be at least 1 token, depth at least 0")
+        if min(self.context, self.prompt, self.chunk) < 1 or min(self.depth, self.reused) < 0:
+            raise ValueError("context, prompt and chunk must be at least 1 token, depth and reused at least 0")
 
     @property
     def chunks(self) -> int:
@@ -34,7 +38,8 @@ class Workload:
 
     @property
     def chunk_tokens(self) -> int:
-        return min(self.chunk, self.prompt)
+        """Of an average chunk: the last one may be short."""
+        return -(-self.prompt // self.chunks)
 
 
 def product_seconds(matrix: Matrix, device: DeviceProfile, tokens: float = 1.0, share: float = 1.0) -> float:
@@ -62,7 +67,7 @@ def prefill_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) 
         return seconds
     seconds += sum(product_seconds(matrix, device, tokens) for matrix in item.matrices)
     seconds += _element_seconds(item, device, tokens)
-    return seconds + _state_seconds(item, device, tokens, (work.prompt + 1) // 2, work)
+    return seconds + _state_seconds(item, device, tokens, work.reused + (work.prompt + 1) // 2, work)
 
 
 def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) -> float:

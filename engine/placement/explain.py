@@ -30,7 +30,7 @@ def item_reason(item: PlacementItem, on_gpu: bool, gpu_in_use: bool) -> str:
     if item.kind is ItemKind.EMBEDDING:
         return "in RAM: a token reads a single row of it"
     if on_gpu:
-        return "on the GPU: " + _ON_GPU[item.kind]
+        return f"on the GPU: {_ON_GPU[item.kind]}"
     if not gpu_in_use:
         return "in RAM: no GPU memory is in use"
     return "in RAM: the budget is spent on parts that gain more per byte, or a switch would cost more than it saves"

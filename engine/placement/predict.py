@@ -1,6 +1,8 @@
-"""Predicted speeds of a model that runs on the CPU alone, to stand beside what was then measured."""
+"""Predicted speeds of a model where it lies, to stand beside what was then measured."""
 
 from __future__ import annotations
+
+from collections.abc import Container, Mapping
 
 from engine.placement.costs import Workload
 from engine.placement.hardware.profile import HardwareProfile
@@ -8,21 +10,32 @@ from engine.placement.plan import Speeds
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, StepTimes
 
+_NO_SLOTS: Mapping[str, int] = {}
 
-def predict_on_cpu(
+
+def predict(
     shape: ModelShape,
     hardware: HardwareProfile,
     *,
     prompt: int,
     depth: int,
+    reused: int = 0,
     chunk: int = 512,
     bandwidth: float | None = None,
+    on_gpu: Container[str] = (),
+    slots: Mapping[str, int] = _NO_SLOTS,
 ) -> Speeds:
-    """Prefill of `prompt` tokens from an empty cache, decode at `depth`.
+    """Prefill of `prompt` tokens behind `reused` ones that are in the cache already; decode at `depth`.
 
-    `bandwidth`: bytes per second just probed, on machines whose memory changes its speed between runs.
+    `bandwidth`: bytes per second just probed, on machines whose memory changes its speed between runs. `on_gpu`: keys
+    of the items on the GPU, `slots`: experts there by their bank's key; without both the CPU computes everything.
     """
     machine = hardware if bandwidth is None else hardware.with_bandwidth(bandwidth)
-    work = Workload(context=max(prompt, depth) + 1, prompt=prompt, depth=depth, chunk=chunk)
+    context = max(reused + prompt, depth) + 1
+    work = Workload(context=context, prompt=prompt, depth=depth, chunk=chunk, reused=reused)
     times = StepTimes(shape, machine, work)
-    return times.speeds(Choice((False,) * len(times.model.items), (0,) * len(times.model.banks)))
+    chosen = Choice(
+        tuple(item.key in on_gpu for item in times.model.items),
+        tuple(min(slots.get(bank.key, 0), bank.count) for bank in times.model.banks),
+    )
+    return times.speeds(chosen)

@@ -13,7 +13,7 @@ class PieceSource(Protocol):
 class Detokenizer:
     """Incremental: the texts of all `push` calls and of `flush` joined are the text of the answer.
 
-    Control tokens are never rendered, because `Tokenizer.piece` leaves them empty.
+    Control tokens are rendered where they tell the parts of an answer apart; `Tokenizer.piece` leaves all others empty.
     """
 
     def __init__(self, tokenizer: PieceSource) -> None:

@@ -18,7 +18,7 @@ class Prompt:
     trimmed_messages: int = 0  # dropped by Overflow.TRIM_OLDEST
     warnings: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()  # the request's stop strings, and those the fallback template needs
-    opens_reasoning: bool = False
+    answer_start: str = ""  # what the prompt ends with, but belongs to the answer: the mark that opens its reasoning
 
 
 def build_prompt(
@@ -54,12 +54,13 @@ class _Fitter:
         messages = self._without_oldest(dropped)
         rendered = self._template.render(messages, reasoning=self._request.reasoning)
         self._warnings += rendered.warnings  # the template gives each only once
+        opened, prefix = rendered.opens_reasoning, self._request.answer_prefix
         return Prompt(
-            self._tokenizer.encode_prompt(rendered.text + self._request.answer_prefix),
+            self._tokenizer.encode_prompt(rendered.text + prefix.removeprefix(opened)),
             len(self._request.messages) - len(messages),
             self._warnings,
             self._request.stop + self._template.stop,
-            rendered.opens_reasoning,
+            "" if prefix else opened,
         )
 
     def shortest_trim(self, max_tokens: int) -> Prompt | None:

@@ -1,17 +1,23 @@
-"""Splits a streamed answer into reasoning and answer.
+"""Splits a streamed answer into reasoning, answer and tool calls.
 
-Models put their reasoning between tags such as <think> and </think>. What counts:
+Models put their reasoning between tags such as <think> and </think>, or into a channel (`channels`). What counts:
 - an opening tag only at the very start of the text (models that talk *about* tags write them later);
 - a closing tag outside a fenced code block; without any opening tag, only when it stands alone on its line
   (some prompt templates open the block themselves): then everything before it turns out to be reasoning;
-- a block that is never closed is reasoning to its end, unless an unclosed code fence hid the closing tag.
+- a block that is never closed is reasoning to its end, unless an unclosed code fence hid the closing tag;
+- tool calls stand in the answer (`tool_calls`); a section of them ends the reasoning too.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from engine.text import channels, tool_calls
+from engine.text.channels import ChannelSplitter
+from engine.text.segments import Fences, Segment, fence_marks, first_of, joined, possible_mark
+from engine.text.tool_calls import CallSplitter, ToolCall, parse_calls
 
 TAGS = {
     "<think>": "</think>",
@@ -21,18 +27,14 @@ TAGS = {
     "<seed:think>": "</seed:think>",
     "<|begin_of_thought|>": "<|end_of_thought|>",
     "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",  # Kimi-VL
+    "<|START_THINKING|>": "<|END_THINKING|>",  # Command
+    "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
+    "<|channel>thought": "<channel|>",  # Gemma 4
 }
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_OPEN_AT_END = re.compile("(?:" + "|".join(map(re.escape, TAGS)) + r")\s*\Z")
-
-Kind = Literal["reasoning", "answer", "all_reasoning"]
-
-
-class Segment(NamedTuple):
-    """`all_reasoning` (with empty text): every answer segment so far was in truth reasoning."""
-
-    kind: Kind
-    text: str
+# Control tokens that say what an answer's parts are: they belong to its text, unlike all others.
+MARKS = frozenset({*TAGS, *TAGS.values(), *channels.MARKS, *tool_calls.MARKS, "<|channel>"})
+_OPEN_AT_END = re.compile("(" + "|".join(map(re.escape, TAGS)) + r")\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,62 +42,123 @@ class Split:
     reasoning: str
     answer: str
     closed: bool  # False: the text ended while still reasoning
+    calls: tuple[ToolCall, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """The answer and, in plain words, what was called: for a reader's clipboard and a model's history."""
+        if not self.calls:
+            return self.answer
+        return "\n\n".join(
+            filter(None, [self.answer.strip(), *(f"{name} {told}".strip() for name, told in self.calls)])
+        )
 
 
-def opens_reasoning(prompt: str) -> bool:
-    """Whether a rendered prompt ends with an opening tag, so that the answer begins inside the block."""
-    return _OPEN_AT_END.search(prompt[-64:]) is not None
+def opened_reasoning(prompt: str) -> str:
+    """The opening mark, white space included, that a rendered prompt ends with, so that the answer begins inside the
+    block; else nothing."""
+    end = prompt[-64:]
+    found = _OPEN_AT_END.search(end) or channels.ANALYSIS_AT_END.search(end)
+    return found.group(0) if found else ""
 
 
 class ReasoningSplitter:
-    """Feed text with `push`, end with `finish`; segments come in order, none of them empty but `all_reasoning`."""
+    """Feed text with `push`, end with `finish`; segments come in order."""
 
-    def __init__(self, *, opened: bool = False) -> None:
-        self._state: Literal["start", "reasoning", "answer"] = "reasoning" if opened else "start"
-        self._closings = tuple(TAGS.values())
-        self._may_turn = not opened  # a lone closing tag may still turn the answer so far into reasoning
-        self._pending = ""
-        self._line = ""  # the current line up to `_pending`, to see fences and lone tags
-        self._fence = ""  # the marks that opened the current code block
-        self._trim = False  # drop white space at the start of what follows a tag
+    def __init__(self) -> None:
+        self._start = ""  # held while it is open whether the text is in channels
+        self._inner: TagSplitter | ChannelSplitter | None = None
+        self._calls = CallSplitter()
 
     @property
     def reasoning(self) -> bool:
         """Whether the text stands inside a reasoning block now."""
+        return self._inner is not None and self._inner.reasoning
+
+    def push(self, text: str) -> list[Segment]:
+        if self._inner is None:
+            self._start += text
+            if not self._choose(final=False):
+                return []
+            text, self._start = self._start, ""
+        assert self._inner is not None
+        return self._with_calls(self._inner.push(text))
+
+    def finish(self) -> list[Segment]:
+        segments: list[Segment] = []
+        if self._inner is None:
+            self._choose(final=True)
+            assert self._inner is not None
+            segments = self._inner.push(self._start)
+        return joined([*self._with_calls([*segments, *self._inner.finish()]), *self._calls.finish()])
+
+    def _choose(self, final: bool) -> bool:
+        text = self._start.lstrip()
+        if text.startswith(channels.OPENINGS):
+            self._inner = ChannelSplitter()
+        elif final or (text and not any(mark.startswith(text) for mark in channels.OPENINGS)):
+            self._inner = TagSplitter()
+        return self._inner is not None
+
+    def _with_calls(self, segments: list[Segment]) -> list[Segment]:
+        if isinstance(self._inner, ChannelSplitter):
+            return segments
+        found: list[Segment] = []
+        for segment in segments:
+            found += self._calls.push(segment.text) if segment.kind == "answer" else [segment]
+        return joined(found)
+
+
+class TagSplitter:
+    """Reasoning between tags, and the answer after it."""
+
+    def __init__(self) -> None:
+        self._state: Literal["start", "reasoning", "answer"] = "start"
+        self._closings = tuple(TAGS.values())
+        self._may_turn = True  # a lone closing tag may still turn the answer so far into reasoning
+        self._pending = ""
+        self._fences = Fences()
+        self._trim = False  # drop white space at the start of what follows a tag
+
+    @property
+    def reasoning(self) -> bool:
         return self._state == "reasoning"
 
     def push(self, text: str) -> list[Segment]:
         self._pending += text
-        return _joined(self._consume(final=False))
+        return joined(self._consume(final=False))
 
     def finish(self) -> list[Segment]:
-        return _joined(self._consume(final=True))
-
-    # --- one step at a time ------------------------------------------------------------------------------------
+        return joined(self._consume(final=True))
 
     def _consume(self, final: bool) -> list[Segment]:
         segments: list[Segment] = []
         if self._state == "start" and not self._open(final):
             return segments
         while self._pending:
-            tag = self._first_tag()
+            tag = first_of(self._pending, self._closings) if self._looks_for_closing else None
             end = self._pending.find("\n") + 1 or len(self._pending)
             if tag is not None and tag[0] < end:
                 if not self._close(tag[0], tag[1], segments, final):
                     break
                 continue
-            held = 0 if final or self._pending[:end].endswith("\n") else self._possible_tag()
+            whole = final or self._pending[:end].endswith("\n") or not self._looks_for_closing
+            held = 0 if whole else possible_mark(self._pending, self._closings)
             self._take(end - held, segments)
             if held:
                 break
         return segments
+
+    @property
+    def _looks_for_closing(self) -> bool:
+        return not self._fences.fence and (self._state == "reasoning" or self._may_turn)
 
     def _open(self, final: bool) -> bool:
         """Leave the start state once it is clear whether the text begins with an opening tag."""
         text = self._pending.lstrip()
         for tag in TAGS:
             if text.startswith(tag):
-                self._closings = (TAGS[tag],)
+                self._closings = (TAGS[tag], tool_calls.KIMI_SECTION)
                 self._pending, self._state, self._trim, self._may_turn = text[len(tag) :], "reasoning", True, False
                 return True
         if not final and (not text or any(tag.startswith(text) for tag in TAGS)):
@@ -103,91 +166,62 @@ class ReasoningSplitter:
         self._state = "answer"
         return True
 
-    def _first_tag(self) -> tuple[int, str] | None:
-        if self._fence or (self._state == "answer" and not self._may_turn):
-            return None
-        found = [(self._pending.find(tag), tag) for tag in self._closings if tag in self._pending]
-        return min(found, default=None)
-
     def _close(self, position: int, tag: str, segments: list[Segment], final: bool) -> bool:
         """Handle a closing tag in the current line; False when more text is needed to judge it."""
         after = self._pending[position + len(tag) :]
+        line = self._fences.line + self._pending[:position]
         if self._state == "answer":
             rest = after.split("\n", 1)[0]
-            alone = not (self._line + self._pending[:position]).strip() and not rest.strip()
+            alone = not line.strip() and not rest.strip()
             if alone and "\n" not in after and not final:
                 return False
             if not alone:
                 self._take(position + len(tag), segments)
                 return True
-        if self._fence_line(self._line + self._pending[:position]):
+        if fence_marks(line):
             self._take(position + len(tag), segments)
             return True
         self._take(position, segments)
         if self._state == "answer":
             segments.append(Segment("all_reasoning", ""))
-        self._pending, self._line, self._state = after, "", "answer"
-        self._trim, self._may_turn, self._fence = True, False, ""
+        self._pending, self._state = tag + after if tag == tool_calls.KIMI_SECTION else after, "answer"
+        self._trim, self._may_turn = True, False
+        self._fences.restart()
         return True
-
-    def _possible_tag(self) -> int:
-        """Length of the pending text's end that may become a closing tag."""
-        if self._fence or (self._state == "answer" and not self._may_turn):
-            return 0
-        return max(
-            (n for tag in self._closings for n in range(1, len(tag)) if self._pending.endswith(tag[:n])),
-            default=0,
-        )
 
     def _take(self, length: int, segments: list[Segment]) -> None:
         """Emit the pending text's first `length` characters, which hold at most one line end, at their end."""
         text, self._pending = self._pending[:length], self._pending[length:]
-        self._line += text
-        if text.endswith("\n"):
-            self._end_line()
+        self._fences.take(text)
         if self._trim:
             text = text.lstrip()
             self._trim = not text
         if text:
             segments.append(Segment("reasoning" if self._state == "reasoning" else "answer", text))
 
-    def _end_line(self) -> None:
-        marks = self._fence_line(self._line)
-        if not self._fence:
-            self._fence = marks
-        elif marks.startswith(self._fence) and not self._line.strip().strip(marks[0]):
-            self._fence = ""
-        self._line = ""
 
-    @staticmethod
-    def _fence_line(line: str) -> str:
-        match = _FENCE.match(line)
-        return match.group(1) if match else ""
-
-
-def split_reasoning(text: str, *, opened: bool = False) -> Split:
+def split_reasoning(text: str) -> Split:
     """A complete text at once. Where an unclosed code fence hid the closing tag, the first hidden one counts."""
-    splitter = ReasoningSplitter(opened=opened)
-    reasoning, answer = "", ""
-    for kind, part in [*splitter.push(text), *splitter.finish()]:
-        if kind == "reasoning":
-            reasoning += part
-        elif kind == "answer":
-            answer += part
-        else:
-            reasoning, answer = reasoning + answer, ""
-    hidden = min(((reasoning.find(tag), tag) for tag in TAGS.values() if tag in reasoning), default=None)
-    if splitter.reasoning and hidden is not None:
+    splitter = ReasoningSplitter()
+    reasoning = answer = call = ""
+    calls: list[ToolCall] = []
+    segments = splitter.push(text)
+    is_reasoning = splitter.reasoning
+    for kind, part in [*segments, *splitter.finish()]:
+        match kind:
+            case "reasoning":
+                reasoning += part
+            case "answer":
+                answer += part
+            case "call":
+                call += part
+            case "call_end":
+                calls += parse_calls(call)
+                call = ""
+            case "all_reasoning":
+                reasoning, answer = reasoning + answer, ""
+    hidden = first_of(reasoning, TAGS.values()) if is_reasoning else None
+    if hidden is not None:
         position, tag = hidden
         return Split(reasoning[:position].rstrip(), reasoning[position + len(tag) :].lstrip(), True)
-    return Split(reasoning.rstrip(), answer, not splitter.reasoning)
-
-
-def _joined(segments: list[Segment]) -> list[Segment]:
-    joined: list[Segment] = []
-    for segment in segments:
-        if joined and joined[-1].kind == segment.kind != "all_reasoning":
-            joined[-1] = Segment(segment.kind, joined[-1].text + segment.text)
-        else:
-            joined.append(segment)
-    return joined
+    return Split(reasoning.rstrip(), answer, not is_reasoning, tuple(calls))

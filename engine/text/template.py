@@ -15,7 +15,7 @@ from typing import Any
 from engine.errors import TemplateError
 from engine.messages import ChatMessage, Role
 from engine.text.fallback_formats import FallbackFormat, choose_format
-from engine.text.reasoning import opens_reasoning
+from engine.text.reasoning import opened_reasoning
 from engine.text.template_renderer import RaisedInTemplateError, TemplateRenderer, shared_renderer
 from engine.text.tokenizer import Tokenizer
 
@@ -30,7 +30,7 @@ class Rendered:
     text: str
     warnings: tuple[str, ...] = ()
     adds_bos: bool = False  # the text begins with the BOS token, so tokenizing must not add another
-    opens_reasoning: bool = False  # the text ends inside a reasoning block, so the answer begins in it
+    opens_reasoning: str = ""  # the mark that the text ends with, so that the answer begins inside a reasoning block
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ChatTemplate:
         new = tuple(warning for warning in warnings if warning not in self._told)
         self._told.update(new)
         adds_bos = bool(self.tokens.bos) and text.startswith(self.tokens.bos)
-        return Rendered(text, new, adds_bos, opens_reasoning(text))
+        return Rendered(text, new, adds_bos, opened_reasoning(text))
 
     def _by_template(self, messages: Messages, warnings: list[str], reasoning: bool | None) -> str | None:
         """The template's text, or None with a warning that says why the fallback is used."""

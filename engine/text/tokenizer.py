@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from functools import cached_property
 from itertools import compress, repeat
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.text.llama_library import collected_errors, llama
 from engine.text.long_runs import with_stack_for
+from engine.text.reasoning import MARKS
 
 _NO_TOKEN = -1
 _TYPE_BPE = 2  # llama_vocab_type in llama.h
@@ -83,12 +85,22 @@ class Tokenizer:
         return tokens
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of one token, possibly part of a character; control tokens are empty unless `special`."""
+        """The bytes of one token, possibly part of a character.
+
+        Control tokens are empty unless `special`, or unless they tell the parts of an answer apart (reasoning, tool
+        calls), as "<|channel|>" does.
+        """
+        special = special or token in self.marks
         key = (token, special)
         piece = self._pieces.get(key)
         if piece is None:
             piece = self._pieces[key] = self._read_piece(token, special)
         return piece
+
+    @cached_property
+    def marks(self) -> frozenset[int]:
+        """The tokens that tell the parts of an answer apart."""
+        return frozenset(token for mark in MARKS if (token := self.id_of(mark)) is not None) - self.stop_ids
 
     def text(self, token: int) -> str:
         """The token as the vocabulary spells it, such as "<|im_end|>" or "Ġthe"."""
@@ -158,10 +170,9 @@ class Tokenizer:
     def _read_stop_ids(self) -> frozenset[int]:
         lib, vocab = llama(), self.vocab
         tokens = range(self.n_vocab)
-        ids = set(compress(tokens, map(lib.llama_vocab_is_eog, repeat(vocab), tokens)))
-        ids.update((lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)))
-        ids.discard(_NO_TOKEN)
-        return frozenset(ids)
+        # EOS and EOT are among them, except where llama.cpp knows that one does not end an answer: <|end|> between
+        # the channels of harmony.
+        return frozenset(compress(tokens, map(lib.llama_vocab_is_eog, repeat(vocab), tokens)))
 
     def _read_suppressed_ids(self) -> tuple[int, ...]:
         count = ctypes.c_int32(0)

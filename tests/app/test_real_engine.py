@@ -53,7 +53,7 @@ def test_a_person_types_and_the_model_answers(context, qtbot):
     assert answer.details["engine"] == "native"
     assert answer.details["prefill_speed"] > 0
     assert answer.details["generated_tokens"] >= 1
-    assert "native engine" in page.transcript._overlay._footers[answer.id].facts.text()
+    assert "decode" in page.transcript._overlay._footers[answer.id].facts.text()
     stored = []
     context.store.call(lambda store: store.messages(context.session.conversation_id), stored.extend)
     qtbot.waitUntil(lambda: len(stored) == 2)

@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QTextEdit, QWidget
 
 from app.assets import TRANSLATIONS
+from app.chat.answer_details import AnswerDetails
 from app.settings.values import Settings
 from app.store.records import Status
 from app.translation import chosen_language, read_translations, tr, translation_file
@@ -78,6 +79,21 @@ def test_no_english_is_left_in_the_chinese_window(data_folder, start, qtbot):
                     if is_english(text):
                         left[text] = f"{type(widget).__name__} {widget.objectName()}"
     assert left == {}
+
+
+def test_dialogs_and_what_qt_says_in_them_are_chinese(data_folder, start, qtbot):
+    Settings(data_folder.settings).set("language", "zh_CN")
+    app = start()
+    app.session.send("你好")
+    qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
+    details = AnswerDetails(app.session.path()[-1], app.session.path(), app.context.theme, app.window)
+    shown = [text for widget in details.findChildren(QWidget) for text in texts_of(widget)]
+    assert "关闭" in shown
+    assert [text for text in shown if is_english(text)] == []
+    edit = QLineEdit()
+    menu = edit.createStandardContextMenu()
+    assert [action.text() for action in menu.actions() if is_english(action.text().split("\t")[0])] == []
+    assert any("粘贴" in action.text() for action in menu.actions())
 
 
 def texts_of(widget: QWidget) -> list[str]:

@@ -15,7 +15,7 @@ from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
 from engine.placement.hardware import probe
 from engine.placement.hardware.profile import HardwareProfile
-from engine.placement.predict import predict_on_cpu
+from engine.placement.predict import predict
 from engine.placement.shape import ModelShape
 from engine.runtime.executor import Chunk
 from engine.runtime.loaded import LoadedModel, assemble
@@ -68,7 +68,7 @@ def main() -> None:
                 prefill, decode = measure(model, depth)
                 after = probe.read_bandwidth(threads)
                 steady = "" if abs(after / before - 1) <= _STEADY else "  unsteady: does not count"
-                guess = predict_on_cpu(
+                guess = predict(
                     shape,
                     machine,
                     prompt=depth,

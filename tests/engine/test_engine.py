@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -101,6 +101,27 @@ def test_events_of_one_answer_come_in_order(tiny: EngineClient) -> None:
     assert finish.stats.prompt_tokens == events[0].prompt_tokens
     assert finish.stats.generated_tokens == len([e for e in only(events, TokenEvent) if e.tokens])
     assert 0 < finish.stats.prefill_seconds <= finish.stats.time_to_first_token
+
+
+OPENS = "{% for m in messages %}{{ m.content }}{% endfor %}{{ '<think>\\n' }}"
+
+
+@pytest.mark.parametrize("engine", ["native", "compatibility"])
+def test_an_answer_includes_the_mark_by_which_its_prompt_opened_it(
+    client: EngineClient, tiny_models: Write, engine: Literal["native", "compatibility"]
+) -> None:
+    client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1, template=OPENS, engine=engine))
+    request = GenerationRequest("a", (ChatMessage("user", "Hi"),), GREEDY, max_tokens=4)
+    events = list(client.stream(request))
+    assert text_of(events).startswith("<think>\n")
+    finish = finish_of(events)
+    assert finish.stats is not None
+    assert finish.stats.generated_tokens == sum(event.tokens for event in only(events, TokenEvent)) == 4
+    go_on = replace(request, request_id="b", answer_prefix=text_of(events))
+    more = list(client.stream(go_on))
+    assert "<think>" not in text_of(more)
+    longer = finish_of(more).stats
+    assert longer is not None and longer.reused_tokens >= finish.stats.prompt_tokens  # the mark is told once
 
 
 def test_load_tells_progress_and_what_runs(client: EngineClient, tiny_models: Write) -> None:

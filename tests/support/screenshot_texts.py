@@ -50,3 +50,10 @@ TITLES = (
     "Explain KV cache paging",
     "Recipe: focaccia",
 )
+
+TOOL_CALLS = (
+    "<|channel|>analysis<|message|>The forecast has to be looked up.<|end|><|start|>assistant<|channel|>commentary"
+    "<|message|>Let me look that up.<|end|><|start|>assistant<|channel|>commentary to=functions.weather"
+    ' <|constrain|>json<|message|>{"city": "Ravenna", "days": 3, "units": "metric"}<|end|><|start|>assistant'
+    '<|channel|>commentary to=functions.map<|message|>{"city": "Ravenna"}<|call|>'
+)

@@ -6,34 +6,38 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
-from app.chat.answer_facts import notes
+from app.chat.answer_facts import format_seconds, notes
 from app.chat.markdown.splitter import Block, BlockSplitter
 from app.chat.transcript.block_view import BlockView
 from app.chat.transcript.code_view import CodeView
 from app.chat.transcript.markdown_view import MarkdownView
-from app.chat.transcript.plain_view import AttachmentView, NoteView, PlainView, ReasoningView, ThinkingHeader
+from app.chat.transcript.plain_view import AttachmentView, FoldHeader, NoteView, PlainView, ReasoningView
 from app.chat.transcript.style import TranscriptStyle
 from app.store.records import Message, Status
 from app.translation import tr
-from engine.text.reasoning import ReasoningSplitter, Segment
+from engine.text.reasoning import ReasoningSplitter
+from engine.text.segments import Segment
+from engine.text.tool_calls import ToolCall, parse_calls
 
 FOOTER_HEIGHT = 34.0
 SLICE = 1 << 15  # characters cut into blocks at a time
 STEP = 2048  # characters given to the reasoning splitter at a time: it looks at what is pending line by line
 PLAIN_PIECE = 4000  # characters of plain text in one document
+THINKING = "thinking"  # key of the header over the reasoning
 
 
 class MessageView:
     """Heights are estimates until blocks are laid out; `height` counts the footer.
 
-    The blocks are, in this order: the reasoning's header and (unfolded) its text, the answer, remarks.
+    The blocks are, in this order: the reasoning's header and (unfolded) its text, the answer, tool calls in the same
+    way as the reasoning, remarks.
     """
 
     def __init__(self, message: Message, style: TranscriptStyle, width: float) -> None:
         self.message = message
         self.views: list[BlockView] = []
         self.is_built = False
-        self.unfolded: bool | None = None  # the reader's choice; None: open while the model is thinking
+        self._unfolded: dict[str, bool] = {}  # the reader's choices, by the key of the header
         self._style = style
         self._width = width
         self._tops: list[float] | None = None
@@ -51,6 +55,9 @@ class MessageView:
         self._blocks = BlockSplitter()
         self._head: list[BlockView] = []
         self._body: list[BlockView] = []
+        self._calls: list[ToolCall] = []
+        self._call = ""  # text of the tool call that is being written
+        self._call_views: list[BlockView] = []
         self._notes: list[BlockView] = []
         self._tops = None
 
@@ -62,9 +69,9 @@ class MessageView:
     def is_thinking(self) -> bool:
         return self.message.status is Status.STREAMING and self._split.reasoning
 
-    @property
-    def is_unfolded(self) -> bool:
-        return self.unfolded if self.unfolded is not None else self.is_thinking
+    def is_unfolded(self, key: str) -> bool:
+        """Reasoning is open while the model is thinking, unless the reader wants it otherwise."""
+        return self._unfolded.get(key, key == THINKING and self.is_thinking)
 
     @property
     def height(self) -> float:
@@ -156,9 +163,10 @@ class MessageView:
         self._forget()
         self._body_height = self._estimate()
 
-    def toggle_reasoning(self) -> None:
-        self.unfolded = not self.is_unfolded
+    def toggle_fold(self, key: str) -> None:
+        self._unfolded[key] = not self.is_unfolded(key)
         self._make_head()
+        self._make_calls()
         self._assemble()
 
     def set_style(self, style: TranscriptStyle, width: float) -> None:
@@ -184,20 +192,30 @@ class MessageView:
     # --- making blocks ---
 
     def _take(self, segments: list[Segment]) -> None:
-        reasoned = False
+        reasoned = called = False
         for kind, text in segments:
-            if kind == "answer":
-                self._answer += text
-                self._feed_answer(text)
-                continue
-            reasoned = True
-            if kind == "all_reasoning":
-                self._reasoning += self._answer
-                self._answer, self._blocks, self._body = "", BlockSplitter(), []
-            else:
-                self._reasoning += text
+            match kind:
+                case "answer":
+                    self._answer += text
+                    self._feed_answer(text)
+                case "call":
+                    called = called or not self._call
+                    self._call += text
+                case "call_end":
+                    called = True
+                    self._calls += parse_calls(self._call)
+                    self._call = ""
+                case "all_reasoning":
+                    reasoned = True
+                    self._reasoning += self._answer
+                    self._answer, self._blocks, self._body = "", BlockSplitter(), []
+                case "reasoning":
+                    reasoned = True
+                    self._reasoning += text
         if reasoned or (self._head and self._head_is_stale()):
             self._make_head()
+        if called:
+            self._make_calls()
 
     def _finish(self) -> None:
         if not self._is_finished:
@@ -243,21 +261,46 @@ class MessageView:
 
     def _head_is_stale(self) -> bool:
         header = self._head[0]
-        assert isinstance(header, ThinkingHeader)
-        return header.is_thinking != self.is_thinking
+        assert isinstance(header, FoldHeader)
+        return header.words != self._thinking_words()
+
+    def _thinking_words(self) -> str:
+        if self.is_thinking:
+            return tr("Thinking…")
+        seconds = self.message.details.get("reasoning_seconds")
+        return tr("Thoughts") if seconds is None else tr("Thought for {seconds}", seconds=format_seconds(seconds))
 
     def _make_head(self) -> None:
         """The reasoning's header, and its text where it is unfolded."""
         if not self._reasoning.strip() and not self.is_thinking:
             self._head = []
             return
-        header = ThinkingHeader(self._style, self.is_thinking, self.is_unfolded)
-        if not self.is_unfolded:
+        unfolded = self.is_unfolded(THINKING)
+        header = FoldHeader(self._style, THINKING, self._thinking_words(), is_unfolded=unfolded)
+        if not unfolded:
             self._head = [header]
             return
         old = {(view.source, view.part): view for view in self._head if isinstance(view, ReasoningView)}
         views = self._pieces(self._reasoning.strip("\n"), ReasoningView)
         self._head = [header, *(old.get((view.source, view.part), view) for view in views)]  # type: ignore[attr-defined]
+
+    def _make_calls(self) -> None:
+        """What the model wants to have called: a header each, and the arguments where it is unfolded."""
+        self._call_views = []
+        for number, (name, arguments) in enumerate(self._calls):
+            key = f"call {number}"
+            words = tr("Tool call: {name} (not executed)", name=name) if name else tr("Tool call (not executed)")
+            unfolded = self.is_unfolded(key)
+            self._call_views.append(FoldHeader(self._style, key, words, is_unfolded=unfolded))
+            pieces = cut_plain(arguments) if unfolded else []
+            for part, piece in enumerate(pieces):
+                view = CodeView(self._style, piece, "json" if name else "", part)
+                view.is_last = part == len(pieces) - 1
+                view.estimate(self._width)
+                self._call_views.append(view)
+        if self._call:
+            words = tr("Writing a tool call…")
+            self._call_views.append(FoldHeader(self._style, "writing", words, is_unfolded=False))
 
     def _pieces(self, text: str, kind: type[PlainView] | type[ReasoningView]) -> list[BlockView]:
         pieces = cut_plain(text)
@@ -291,7 +334,7 @@ class MessageView:
             self._notes.append(note)
 
     def _assemble(self) -> None:
-        self.views = [*self._head, *self._body, *self._notes]
+        self.views = [*self._head, *self._body, *self._call_views, *self._notes]
         self.changed()
 
     def _estimate(self) -> float:

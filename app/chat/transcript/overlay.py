@@ -10,11 +10,11 @@ from PySide6.QtWidgets import QToolButton
 
 from app.chat.generation import Generation
 from app.chat.transcript.code_view import CodeView
+from app.chat.transcript.fold_button import FoldButton
 from app.chat.transcript.footer import MessageFooter
 from app.chat.transcript.message_view import FOOTER_HEIGHT, MessageView
-from app.chat.transcript.plain_view import ThinkingHeader
+from app.chat.transcript.plain_view import FoldHeader
 from app.chat.transcript.style import CODE_HEADER
-from app.chat.transcript.thinking_button import ThinkingButton
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -35,7 +35,7 @@ class Overlay:
         self._free: list[MessageFooter] = []
         self._code_buttons: list[QToolButton] = []
         self._code: list[tuple[CodeView, MessageView]] = []
-        self._thinking: dict[str, ThinkingButton] = {}
+        self._folds: dict[tuple[str, str], FoldButton] = {}  # by message and key of the header
         self._read_only = False
         self._progress: dict[str, Generation] = {}
         theme.changed.connect(self._apply_theme)
@@ -45,16 +45,13 @@ class Overlay:
         shown = {message.message.id for _, message, _ in visible}
         for key in [key for key in self._footers if key not in shown]:
             self.forget(key)
-        for key in [key for key in self._thinking if key not in shown]:
-            button = self._thinking.pop(key)
-            button.hide()
-            button.deleteLater()
         transcript = self._transcript
         left, width = (
             round(transcript.column_left()),
             round(transcript.viewport().width() - 2 * transcript.column_left()),
         )
         self._code = []
+        headers: set[tuple[str, str]] = set()
         for _, message, top in visible:
             footer = self._footers.get(message.message.id) or self._take(message)
             y = round(top + message.body_height)
@@ -62,9 +59,13 @@ class Overlay:
             footer.show()
             if message.is_built:
                 self._place_code(message, top, left + width)
-                self._place_thinking(message, top, left)
+                headers |= self._place_folds(message, top, left)
         for button in self._code_buttons[len(self._code) :]:
             button.hide()
+        for key in self._folds.keys() - headers:
+            gone = self._folds.pop(key)
+            gone.hide()
+            gone.deleteLater()
 
     def forget(self, message_id: str) -> None:
         """The footer is free, or must be filled anew."""
@@ -100,24 +101,30 @@ class Overlay:
         self._footers[message.message.id] = footer
         return footer
 
-    # --- reasoning ---
+    # --- what is folded ---
 
-    def _place_thinking(self, message: MessageView, top: float, left: int) -> None:
-        key = message.message.id
-        header = message.views[0] if message.views else None
-        if not isinstance(header, ThinkingHeader):
-            if (button := self._thinking.pop(key, None)) is not None:
-                button.hide()
-                button.deleteLater()
-            return
-        if key not in self._thinking:
-            button = ThinkingButton(self._theme, self._transcript.viewport())
-            button.clicked.connect(lambda: self._transcript.toggle_reasoning(key))
-            self._thinking[key] = button
-        button = self._thinking[key]
-        button.show_state(message)
-        button.move(left - BUTTON_INSET, round(top))
-        button.show()
+    def _place_folds(self, message: MessageView, top: float, left: int) -> set[tuple[str, str]]:
+        """A button on each header that shows, and on the first block: it keeps the focus while the text scrolls."""
+        placed: set[tuple[str, str]] = set()
+        height = self._transcript.viewport().height()
+        shown = {number: (block, y) for number, block, y in message.blocks_from(-top) if top + y <= height}
+        if message.views:
+            shown.setdefault(0, (message.views[0], 0.0))
+        for block, y in shown.values():
+            if isinstance(block, FoldHeader):
+                key = message.message.id, block.key
+                button = self._folds.get(key) or self._fold_button(*key)
+                button.show_state(block)
+                button.move(left - BUTTON_INSET, round(top + y))
+                button.show()
+                placed.add(key)
+        return placed
+
+    def _fold_button(self, message_id: str, key: str) -> FoldButton:
+        button = FoldButton(self._theme, self._transcript.viewport())
+        button.clicked.connect(lambda: self._transcript.toggle_fold(message_id, key))
+        self._folds[message_id, key] = button
+        return button
 
     # --- code ---
 

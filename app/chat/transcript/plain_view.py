@@ -11,7 +11,7 @@ from app.translation import tr
 
 ATTACHMENT_HEIGHT = 34.0
 REASONING_INDENT = 16
-THINKING_HEADER_HEIGHT = 30.0
+FOLD_HEADER_HEIGHT = 30.0
 
 
 class PlainView(BlockView):
@@ -115,16 +115,18 @@ class NoteView(BlockView):
         painter.restore()
 
 
-class ThinkingHeader(BlockView):
-    """The place of the button that folds a model's reasoning."""
+class FoldHeader(BlockView):
+    """The place of a button that folds what follows it. `key` names it within its message."""
 
-    def __init__(self, style: TranscriptStyle, is_thinking: bool, is_unfolded: bool) -> None:
+    gap = 4.0
+
+    def __init__(self, style: TranscriptStyle, key: str, words: str, *, is_unfolded: bool) -> None:
         super().__init__(style, "")
-        self.is_thinking, self.is_unfolded = is_thinking, is_unfolded
-        self.height = THINKING_HEADER_HEIGHT
+        self.key, self.words, self.is_unfolded = key, words, is_unfolded
+        self.height = FOLD_HEADER_HEIGHT
 
     def estimate(self, width: float) -> None:
-        self.height = THINKING_HEADER_HEIGHT
+        self.height = FOLD_HEADER_HEIGHT
 
     def _make(self, width: float) -> QTextDocument:
         return plain_document("", self.style.small, self.style.muted, width)

@@ -143,12 +143,12 @@ class Transcript(QAbstractScrollArea):
             self._column.update()
             self._layout_visible()
 
-    def toggle_reasoning(self, message_id: str) -> None:
-        """Fold or unfold what a model thought; the header stays where it is."""
+    def toggle_fold(self, message_id: str, key: str) -> None:
+        """Fold or unfold what a model thought, or a tool call; the header stays where it is."""
         view = self._by_id[message_id]
         index = self._messages.index(view)
         value = self.verticalScrollBar().value()
-        view.toggle_reasoning()
+        view.toggle_fold(key)
         self._set_stick(False, move=False)
         self._column.update(index)
         self._set_range()

@@ -67,6 +67,7 @@ class Generation:
                 request.request_id, len(prompt.tokens), self._reused, prompt.trimmed_messages, prompt.warnings
             )
         )
+        self._emit_rest(prompt.answer_start)
         if not self._prefill(prompt.tokens):
             return FinishReason.ABORTED
         return self._decode(sampler, AnswerText(model.tokenizer, prompt.stop))

@@ -89,6 +89,22 @@ class HardwareProfile:
         """The same machine with a RAM bandwidth just probed: some machines' flips within minutes."""
         return replace(self, cpu=replace(self.cpu, bandwidth=bandwidth))
 
+    def with_threads(self, threads: int) -> HardwareProfile:
+        """The same machine with so many of the CPU's threads at work: its bandwidth as measured with them (or with the
+        next fewer that were), its arithmetic in proportion."""
+        cpu = self.cpu
+        if threads == cpu.threads or not cpu.bandwidth_by_threads:
+            return self
+        nearest = max((n for n in cpu.bandwidth_by_threads if n <= threads), default=min(cpu.bandwidth_by_threads))
+        share = threads / cpu.threads
+        points = {name: tuple((n, rate * share) for n, rate in rates) for name, rates in cpu.kernels.points.items()}
+        elements = {kind: rate * share for kind, rate in cpu.element_rates.items()}
+        bandwidth = cpu.bandwidth_by_threads[nearest]
+        changed = replace(
+            cpu, threads=threads, bandwidth=bandwidth, kernels=KernelRates(points), element_rates=elements
+        )
+        return replace(self, cpu=changed)
+
     @property
     def label(self) -> str:
         return f"{self.gpu.name} + {self.cpu.name}" if self.gpu else self.cpu.name

@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
 from app.store.records import Status
+from engine.messages import FinishReason, GenerationFinished, TokenEvent
 
 
 @pytest.fixture
@@ -126,12 +127,58 @@ def test_thoughts_are_folded_and_can_be_unfolded(chat, qtbot):
     answer = app.session.path()[1]
     view = app.page.transcript.message_views[1]
     assert len(view.views) == 2
-    button = app.page.transcript._overlay._thinking[answer.id]
+    button = app.page.transcript._overlay._folds[answer.id, "thinking"]
     assert button.text().startswith("Thought for")
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     assert view.views[1].source == "a ~secret~\n  plan"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     assert len(view.views) == 2
+
+
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+
+
+def test_a_tool_call_is_folded_with_its_name_and_arguments(chat, qtbot):
+    app, say = chat
+    say("one", f"<think>hm</think>Let me look.\n{CALL}")
+    answer, view = app.session.path()[1], app.page.transcript.message_views[1]
+    assert [type(block).__name__ for block in view.views] == ["FoldHeader", "MarkdownView", "FoldHeader"]
+    button = app.page.transcript._overlay._folds[answer.id, "call 0"]
+    assert button.text() == "Tool call: weather (not executed)"
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert view.views[-1].source == '{\n  "city": "Paris"\n}'
+    assert view.views[-1].language == "json"
+    app.page._act("copy_markdown", answer)
+    assert QGuiApplication.clipboard().text().startswith("Let me look.\n\nweather {")
+    say("two", "second")
+    assert "weather" in app.engine.requests()[-1].messages[1].content
+    assert "tool_call" not in app.engine.requests()[-1].messages[1].content
+
+
+def test_a_tool_call_that_is_being_written_says_so(chat, qtbot):
+    app, _ = chat
+    app.engine.answer = None
+    app.session.send("one")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    request = app.engine.requests()[-1]
+    app.engine.begin(request)
+    for piece in (CALL[:30], CALL[30:40]):
+        app.engine.emit(TokenEvent(request.request_id, piece))
+    view = app.page.transcript.message_views[1]
+    qtbot.waitUntil(lambda: len(view.views) == 1)
+    assert view.views[0].words == "Writing a tool call…"
+    app.engine.emit(TokenEvent(request.request_id, CALL[40:]))
+    app.engine.emit(GenerationFinished(request.request_id, FinishReason.STOP, None))
+    qtbot.waitUntil(lambda: view.views[0].words.startswith("Tool call: weather"))
+
+
+def test_channels_are_thoughts_and_answer(chat):
+    app, say = chat
+    say("one", "<|channel|>analysis<|message|>a plan<|end|><|start|>assistant<|channel|>final<|message|>first")
+    view = app.page.transcript.message_views[1]
+    assert [block.source for block in view.views] == ["", "first"]
+    say("two", "second")
+    assert [m.content for m in app.engine.requests()[-1].messages] == ["one", "first", "two"]
 
 
 def test_a_literal_closing_tag_in_code_stays_in_the_answer(chat):

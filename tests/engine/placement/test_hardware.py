@@ -155,3 +155,12 @@ def test_bandwidth_is_measured_for_the_usual_thread_counts() -> None:
 def test_disk_bandwidth(tmp_path: Path) -> None:
     assert probe.disk_read_bandwidth(tmp_path) > 1e6
     assert probe.disk_read_bandwidth(tmp_path / "missing") == 0.0
+
+
+def test_fewer_threads_compute_in_proportion_and_read_as_measured() -> None:
+    full = replace(catalogue.machine("Ryzen 7 5800X"), gpu=None)
+    full = replace(full, cpu=replace(full.cpu, threads=8, bandwidth_by_threads={1: 2e10, 4: 3e10, 8: 4e10}))
+    half = full.with_threads(6)
+    assert half.cpu.bandwidth == 3e10
+    assert half.cpu.kernels.rate("Q4_K", 64) == pytest.approx(full.cpu.kernels.rate("Q4_K", 64) * 0.75)
+    assert full.with_threads(8) is full

@@ -15,7 +15,7 @@ from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.items import ItemKind, model_items
 from engine.placement.planner import Budget, plan
-from engine.placement.predict import predict_on_cpu
+from engine.placement.predict import predict
 from engine.placement.shape import ModelShape
 from engine.runtime.lowering import capture
 
@@ -56,7 +56,7 @@ def test_prediction_without_a_gpu_is_the_plan_without_a_budget(opened: tuple[Mod
     shape, _ = opened
     hardware = machine("Ryzen 7 5800X")
     made = plan(shape, hardware, Budget(0), Workload(context=1025, prompt=512, depth=1024))
-    guess = predict_on_cpu(shape, hardware, prompt=512, depth=1024)
+    guess = predict(shape, hardware, prompt=512, depth=1024)
     assert guess.decode == pytest.approx(made.predicted.decode)
     assert guess.prefill == pytest.approx(made.predicted.prefill)
 
@@ -64,5 +64,5 @@ def test_prediction_without_a_gpu_is_the_plan_without_a_budget(opened: tuple[Mod
 def test_prediction_follows_the_bandwidth_just_probed(opened: tuple[ModelShape, Graph]) -> None:
     shape, _ = opened
     hardware = machine("Ryzen 7 5800X")
-    slow, fast = (predict_on_cpu(shape, hardware, prompt=64, depth=64, bandwidth=rate).decode for rate in (10e9, 20e9))
+    slow, fast = (predict(shape, hardware, prompt=64, depth=64, bandwidth=rate).decode for rate in (10e9, 20e9))
     assert 1.6 < fast / slow < 2.0

@@ -99,3 +99,20 @@ def test_a_fallback_brings_its_stop_string(load: Callable[[GGUFBuilder], Tokeniz
     prompt = build_prompt(request, ChatTemplate.from_tokenizer(tokenizer), tokenizer, 200)
     assert prompt.stop == ("X", "<|im_end|>")
     assert "ChatML" in prompt.warnings[0]
+
+
+OPENS = "{% for m in messages %}{{ m.content }}{% endfor %}{{ '<think>\\n' }}"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "start", "end"),
+    [("", "<think>\n", "<think>\n"), ("<think>\nHello", "", "<think>\nHello"), ("world", "", "<think>\nworld")],
+)
+def test_a_mark_that_the_template_has_opened_is_told_once(
+    load: Callable[[GGUFBuilder], Tokenizer], prefix: str, start: str, end: str
+) -> None:
+    tokenizer = load(spm_vocabulary().add("tokenizer.chat_template", OPENS))
+    request = GenerationRequest("a", (ChatMessage("user", "Hello"),), answer_prefix=prefix)
+    prompt = build_prompt(request, ChatTemplate.from_tokenizer(tokenizer), tokenizer, 200)
+    assert prompt.answer_start == start
+    assert tokenizer.decode(prompt.tokens).endswith("Hello" + end)

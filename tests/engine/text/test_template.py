@@ -129,7 +129,7 @@ def test_corpus(style: str) -> None:
     rendered = template(source).render((SYSTEM, *TURNS))
     assert rendered.text == expected
     assert rendered.adds_bos is expected.startswith("<s>")
-    assert rendered.opens_reasoning is (style == "deepseek")
+    assert rendered.opens_reasoning == ("<think>\n" if style == "deepseek" else "")
     assert bool(rendered.warnings) is (style in ("mistral", "gemma"))
 
 

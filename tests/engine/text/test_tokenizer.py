@@ -155,6 +155,16 @@ def test_pieces(load: Load) -> None:
     assert tokenizer.id_of("<|im_end|>") is None
 
 
+def test_marks_between_the_parts_of_an_answer_are_text(load: Load) -> None:
+    marks = ["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>", "<|untold|>"]
+    tokenizer = load(bpe_vocabulary([(mark, CONTROL) for mark in marks]))
+    ids = {mark: tokenizer.id_of(mark) for mark in marks}
+    assert all(tokenizer.piece(ids[mark]) == mark.encode() for mark in marks[:4])
+    assert all(tokenizer.piece(ids[mark]) == b"" for mark in marks[4:])
+    assert ids["<|end|>"] not in tokenizer.stop_ids  # an answer goes on in its next channel
+    assert {ids["<|return|>"], ids["<|call|>"]} <= tokenizer.stop_ids
+
+
 @pytest.mark.parametrize("token", [-1, 2**31 - 1])
 def test_ids_outside_the_vocabulary(small_tokenizer: Tokenizer, token: int) -> None:
     with pytest.raises(IndexError):
