@@ -20,7 +20,7 @@ def decode_bytes(graph: Graph, experts_used: int, depth: int, kv_value_bytes: fl
             total += tensor.nbytes * experts_used / tensor.count
         else:
             total += tensor.nbytes
-    values = sum(layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in graph.kv_layers)
+    values = sum(layer.kv_heads * sum(layer.rows) for layer in graph.kv_layers)
     return total + depth * values * kv_value_bytes
 
 

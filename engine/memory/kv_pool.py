@@ -42,10 +42,9 @@ class KVPool:
         self.blocks = blocks
         self.block_tokens = block_tokens
         self.quant_type = quant_type
-        sizes = [size for layer in layers for size in _cell_bytes(layer, quant_type, block_tokens)]
-        self.bytes_per_block = sum(sizes)
-        self._sizes = sizes
-        self._arrays = _map_arrays(sizes, blocks)
+        self._sizes = [_cell_bytes(layer, quant_type, block_tokens) for layer in layers]  # of each layer's arrays
+        self.bytes_per_block = sum(map(sum, self._sizes))
+        self._layers = [_map_arrays(sizes, blocks) for sizes in self._sizes]
         self._references = [0] * blocks
         self._free = list(range(blocks))  # a heap: the lowest number first
 
@@ -57,21 +56,22 @@ class KVPool:
     def free_blocks(self) -> int:
         return len(self._free)
 
-    def layer(self, index: int) -> tuple[Cells, Cells]:
-        """Keys and values of one layer, each [blocks, bytes of a block]."""
-        return self._arrays[2 * index], self._arrays[2 * index + 1]
+    def layer(self, index: int) -> tuple[Cells, ...]:
+        """Keys and values of one layer, each [blocks, bytes of a block]; of a latent layer its keys alone."""
+        return self._layers[index]
 
-    def move_layer(self, index: int, keys: Cells, values: Cells) -> None:
-        """From now on the layer lives in `keys` and `values`, of the same sizes; what is in use is copied there."""
+    def move_layer(self, index: int, *memory: Cells) -> None:
+        """From now on the layer lives in `memory`, arrays of the same sizes; what is in use is copied there."""
         used = self._used_blocks
-        for at, memory in zip((2 * index, 2 * index + 1), (keys, values), strict=True):
-            array = memory.reshape(self.blocks, self._sizes[at])
-            array[:used] = self._arrays[at][:used]
-            self._arrays[at] = array
+        arrays = []
+        for array, size, old in zip(memory, self._sizes[index], self._layers[index], strict=True):
+            arrays.append(array.reshape(self.blocks, size))
+            arrays[-1][:used] = old[:used]
+        self._layers[index] = tuple(arrays)
 
     def move_layer_home(self, index: int) -> None:
         """Back into RAM. OutOfMemoryError, with nothing changed, if there is no room."""
-        self.move_layer(index, *_map_arrays(self._sizes[2 * index : 2 * index + 2], self.blocks))
+        self.move_layer(index, *_map_arrays(self._sizes[index], self.blocks))
 
     @property
     def _used_blocks(self) -> int:
@@ -102,8 +102,9 @@ class KVPool:
 
     def copy(self, source: int, target: int) -> None:
         """Copies a block's keys and values in every layer."""
-        for array in self._arrays:
-            array[target] = array[source]
+        for arrays in self._layers:
+            for array in arrays:
+                array[target] = array[source]
 
     def check_integrity(self, tables: Iterable[Sequence[int]]) -> None:
         """AssertionError unless `tables`, all that are alive, account for every block that is not free."""
@@ -114,19 +115,18 @@ class KVPool:
         assert len(self._free) + len(counted) == self.blocks, "free + used differs from all"
 
 
-def _cell_bytes(layer: KVLayer, quant_type: QuantType, tokens: int) -> tuple[int, int]:
-    """Bytes of `tokens` positions' keys, and of their values."""
-    key, value = quant_type.row_bytes(layer.key_dim), quant_type.row_bytes(layer.value_dim)
-    return layer.kv_heads * tokens * key, layer.kv_heads * tokens * value
+def _cell_bytes(layer: KVLayer, quant_type: QuantType, tokens: int) -> tuple[int, ...]:
+    """Bytes of `tokens` positions in each of the layer's arrays."""
+    return tuple(layer.kv_heads * tokens * quant_type.row_bytes(row) for row in layer.rows)
 
 
-def _map_arrays(sizes: Sequence[int], blocks: int) -> list[Cells]:
+def _map_arrays(sizes: Sequence[int], blocks: int) -> tuple[Cells, ...]:
     """One mapping per array. Its memory goes back to the system with the last reference to it."""
     try:
-        return [
+        return tuple(
             np.frombuffer(_map_anonymous(max(1, size * blocks)), np.uint8)[: size * blocks].reshape(blocks, size)
             for size in sizes
-        ]
+        )
     except (OSError, OverflowError, ValueError) as error:
         raise OutOfMemoryError(
             f"{format_bytes(sum(sizes) * blocks)} for the conversation's context could not be reserved.",

@@ -24,12 +24,13 @@ from engine.models.graph import (
     Router,
     SelectRows,
 )
-from engine.models.spec import AttentionSpec, DenseSpec, ExpertsSpec, ModelSpec, TensorShape
+from engine.models.latent import latent_attention
+from engine.models.spec import AttentionSpec, DenseSpec, ExpertsSpec, LatentSpec, ModelSpec, TensorShape
 
 
 def build_graph(spec: ModelSpec) -> Graph:
     """The graph of `spec`. Every tensor's shape is checked, and every tensor of the file must have a use."""
-    b = _Builder(spec)
+    b = Builder(spec)
     b.item = "embedding"
     x = b.embed("token_embd.weight", spec.vocabulary_size)
     last = len(spec.layers) - 1
@@ -43,11 +44,23 @@ def build_graph(spec: ModelSpec) -> Graph:
     return b.finish(logits)
 
 
-def _attention(b: _Builder, index: int, spec: AttentionSpec, x: str, *, select: bool) -> str:
+def _attention(b: Builder, index: int, spec: AttentionSpec | LatentSpec, x: str, *, select: bool) -> str:
     """x + attention(norm(x)). In the last layer only the rows asked for go on (`select`)."""
     blk = f"blk.{index}"
     b.item = f"{blk}.attn"
     normed = b.rms_norm(x, f"{blk}.attn_norm.weight", f"{blk}.attn_norm")
+    if isinstance(spec, LatentSpec):
+        mixed = latent_attention(b, index, spec, normed, select=select)
+    else:
+        mixed = _grouped_attention(b, index, spec, normed, select=select)
+    x = b.select_rows(x) if select else x
+    (out,) = b.linear(mixed, {f"{blk}.attn_output": (f"{blk}.attn_out", b.spec.width)})
+    return b.add(x, out, f"{blk}.attn_residual")
+
+
+def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str, *, select: bool) -> str:
+    """The layer's attention over `normed`, before its output projection."""
+    blk = f"blk.{index}"
     key_width, value_width = spec.kv_heads * spec.key_dim, spec.kv_heads * spec.value_dim
     q, k, v = b.linear(
         normed,
@@ -65,13 +78,10 @@ def _attention(b: _Builder, index: int, spec: AttentionSpec, x: str, *, select: 
     mixed = b.value(f"{blk}.attn_mixed", spec.heads * spec.value_dim)
     b.kv_layers.append(KVLayer(spec.kv_heads, spec.key_dim, spec.value_dim, spec.window))
     b.add_op(Attention(b.item, q, k, v, index, mixed, spec.heads, spec.scale, spec.window))
-    if select:
-        mixed, x = b.select_rows(mixed), b.select_rows(x)
-    (out,) = b.linear(mixed, {f"{blk}.attn_output": (f"{blk}.attn_out", b.spec.width)})
-    return b.add(x, out, f"{blk}.attn_residual")
+    return b.select_rows(mixed) if select else mixed
 
 
-def _feed_forward(b: _Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str) -> str:
+def _feed_forward(b: Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str) -> str:
     blk = f"blk.{index}"
     b.item = f"{blk}.ffn"
     normed = b.rms_norm(x, f"{blk}.ffn_norm.weight", f"{blk}.ffn_norm")
@@ -79,7 +89,7 @@ def _feed_forward(b: _Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str
     return b.add(x, out, f"{blk}.ffn_residual")
 
 
-def _dense(b: _Builder, blk: str, spec: DenseSpec, x: str, ending: str = "") -> str:
+def _dense(b: Builder, blk: str, spec: DenseSpec, x: str, ending: str = "") -> str:
     """down(activation(gate · x) × up · x). `ending` is that of its tensors' and values' names."""
     names = {part: f"{blk}.ffn_{part}{ending}" for part in ("gate", "up", "hidden", "down", "out")}
     gate, up = b.linear(x, {names[part]: (names[part], spec.width) for part in ("gate", "up")})
@@ -89,7 +99,7 @@ def _dense(b: _Builder, blk: str, spec: DenseSpec, x: str, ending: str = "") -> 
     return out
 
 
-def _experts(b: _Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
+def _experts(b: Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
     (scores,) = b.linear(x, {f"{blk}.ffn_gate_inp": (f"{blk}.router", spec.count)})
     ids, mix = b.value(f"{blk}.expert_ids", spec.used), b.value(f"{blk}.expert_weights", spec.used)
     bias = b.vector_if_present(f"{blk}.exp_probs_b.bias", spec.count)
@@ -106,7 +116,7 @@ def _experts(b: _Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
     return b.add(out, _shared_expert(b, blk, spec.shared, x), f"{blk}.ffn_out") if spec.shared else out
 
 
-def _shared_expert(b: _Builder, blk: str, spec: DenseSpec, x: str) -> str:
+def _shared_expert(b: Builder, blk: str, spec: DenseSpec, x: str) -> str:
     """A feed-forward block that every token goes through; where the file has one, a gate opens it per token."""
     out = _dense(b, blk, spec, x, ending="_shexp")
     gate = f"{blk}.ffn_gate_inp_shexp"
@@ -118,7 +128,7 @@ def _shared_expert(b: _Builder, blk: str, spec: DenseSpec, x: str) -> str:
     return opened
 
 
-class _Builder:
+class Builder:
     """Collects operations, values and weights; checks each weight against the shape that the spec implies."""
 
     def __init__(self, spec: ModelSpec) -> None:
@@ -169,10 +179,10 @@ class _Builder:
         self.add_op(Embed(self.item, self.weight(table, rows, self.spec.width), out))
         return out
 
-    def rms_norm(self, x: str, weight: str, out: str, group: int = 0) -> str:
+    def rms_norm(self, x: str, weight: str, out: str, group: int = 0, groups: int = 0) -> str:
         self.vector(weight, group or self._values[x])
         self.value(out, self._values[x])
-        self.add_op(RMSNorm(self.item, x, weight, out, self.spec.norm_epsilon, group))
+        self.add_op(RMSNorm(self.item, x, weight, out, self.spec.norm_epsilon, group, groups))
         return out
 
     def linear(self, x: str, projections: dict[str, tuple[str, int]]) -> tuple[str, ...]:

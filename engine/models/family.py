@@ -17,6 +17,7 @@ class Family:
     architecture: str
     rope_mode: RopeMode = "norm"
     qk_norm: bool = False  # q and k are RMS-normalised per head before they turn
+    latent: bool = False  # multi-head latent attention
     activation: Activation = "silu"
     experts: bool = False  # layers with a router (`ffn_gate_inp`) may occur
     gating: Gating = "softmax"

@@ -48,13 +48,15 @@ class Embed(Op):
 
 @dataclass(frozen=True, slots=True)
 class RMSNorm(Op):
-    """`group` 0 normalises the whole row, otherwise every `group` values apart."""
+    """`group` 0 normalises the whole row, otherwise every `group` values apart; with `groups`, only so many of these,
+    and the rest of the row is copied."""
 
     x: str
     weight: str
     out: str
     epsilon: float
     group: int = 0
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +72,37 @@ class Linear(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class HeadLinear(Op):
+    """A product per head, of its leading values with its own rows of `weight`; the rest of a head is copied behind it.
+
+    Head h has the `rows` rows from h × (all rows / heads) + first on, W_h; out = W_h x, or transposed W_hᵀ x.
+    """
+
+    x: str
+    weight: str
+    out: str
+    heads: int
+    first: int
+    rows: int
+    transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Rope(Op):
+    """Turns the values of each head from `offset` on, as many as `rope` has dimensions."""
+
     WRITES = ("x",)
 
     x: str
     heads: int
     head_dim: int
     rope: RopeSpec
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Attention(Op):
-    """Stores k and v in the cache of `layer`, then attends over it."""
+    """Stores k and v in the cache of `layer`, then attends over it. A latent layer has its k as v, too."""
 
     READS = ("q", "k", "v")
 
@@ -163,12 +184,21 @@ class SelectRows(Op):
 
 @dataclass(frozen=True, slots=True)
 class KVLayer:
-    """What one layer keeps per position: `kv_heads` keys of `key_dim` and values of `value_dim`."""
+    """What one layer keeps per position: `kv_heads` keys of `key_dim` and values of `value_dim`.
+
+    In a latent layer, a key's first `value_dim` values are the value as well.
+    """
 
     kv_heads: int
     key_dim: int
     value_dim: int
     window: int = 0
+    latent: bool = False
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Values per position and head of each array that is kept."""
+        return (self.key_dim,) if self.latent else (self.key_dim, self.value_dim)
 
 
 @dataclass(frozen=True, slots=True)

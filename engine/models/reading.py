@@ -21,6 +21,7 @@ from engine.models.spec import (
     DenseSpec,
     ExpertsSpec,
     Gating,
+    LatentSpec,
     LayerSpec,
     ModelSpec,
     RopeSpec,
@@ -34,12 +35,12 @@ _MOST_GROUPS = 32  # of experts, as the kernels count them
 _GATINGS: dict[int, Gating] = {1: "softmax", 2: "sigmoid"}  # llama.cpp's llama_expert_gating_func_type
 
 
-def read_spec(family: Family, gguf: GGUFFile) -> ModelSpec:
-    """ModelSpec of `gguf`. FormatError or UnsupportedError name the file and the key or tensor."""
-    return _SpecReader(family, gguf).read()
+class SpecReader:
+    """Reads the ModelSpec of a file. FormatError or UnsupportedError name the file and the key or tensor.
 
+    A family whose layers attend in another way has a reader of its own, which overrides `_attention`.
+    """
 
-class _SpecReader:
     def __init__(self, family: Family, gguf: GGUFFile) -> None:
         self.family = family
         self.gguf = gguf
@@ -87,7 +88,7 @@ class _SpecReader:
         width = self._agreed("feed_forward_length", self._tensor(f"{blk}.ffn_gate.weight").rows, index)
         return LayerSpec(attention, DenseSpec(width, self.family.activation))
 
-    def _attention(self, index: int, rope_factors: tuple[float, ...]) -> AttentionSpec:
+    def _attention(self, index: int, rope_factors: tuple[float, ...]) -> AttentionSpec | LatentSpec:
         blk = f"blk.{index}"
         heads = self.keys.per_layer("attention.head_count", index, self.blocks)
         kv_heads = self.keys.per_layer("attention.head_count_kv", index, self.blocks, default=heads)

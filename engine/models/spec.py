@@ -68,9 +68,7 @@ class RopeSpec:
         if self.yarn is None or self.yarn.extrapolation == 0:
             return self.attention_factor
         factor = 1.0 / self.scale
-        return (
-            self.attention_factor * _yarn_sharpening(factor, 1.0) / _yarn_sharpening(factor, self.yarn.log_multiplier)
-        )
+        return self.attention_factor * yarn_sharpening(factor, 1.0) / yarn_sharpening(factor, self.yarn.log_multiplier)
 
     def _yarn_ramp(self, pairs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """1 for pairs that turn often within the original context, 0 for those that turn rarely."""
@@ -86,7 +84,8 @@ class RopeSpec:
         return 1.0 - np.clip((pairs - low) / max(0.001, high - low), 0.0, 1.0)
 
 
-def _yarn_sharpening(factor: float, multiplier: float) -> float:
+def yarn_sharpening(factor: float, multiplier: float) -> float:
+    """By how much YaRN multiplies queries and keys of a context `factor` times as long as trained."""
     return 1.0 if factor <= 1.0 else 1.0 + 0.1 * multiplier * math.log(factor)
 
 
@@ -102,6 +101,35 @@ class AttentionSpec:
     rope: RopeSpec
     qk_norm: bool = False
     window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LatentSpec:
+    """Multi-head latent attention of one layer, see `engine.models.latent`.
+
+    A head has `plain_dim` values that do not turn and `rope.dimensions` that do; `rank` values are kept of a position
+    beside the latter. Queries are compressed to `query_rank` values on the way, or not (0). `split`: k_b and v_b are
+    tensors of their own.
+    """
+
+    heads: int
+    query_rank: int
+    rank: int
+    plain_dim: int
+    value_dim: int
+    scale: float
+    rope: RopeSpec
+    split: bool
+
+    @property
+    def kv_heads(self) -> int:
+        """All heads see the same row."""
+        return 1
+
+    @property
+    def key_dim(self) -> int:
+        """Values that are kept of a position."""
+        return self.rank + self.rope.dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +160,7 @@ class ExpertsSpec:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    attention: AttentionSpec
+    attention: AttentionSpec | LatentSpec
     feed_forward: DenseSpec | ExpertsSpec
 
 

@@ -175,7 +175,7 @@ def _is_embedding(name: str) -> bool:
 
 def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: StateShape | None = None) -> PlacementItem:
     tensors = list(tensors)
-    matrices = tuple(Matrix(t.type_name, t.rows, t.cols, t.bytes) for t in tensors if _is_product(t))
+    matrices = tuple(Matrix(t.type_name, t.rows * t.count, t.cols, t.bytes) for t in tensors if _is_product(t))
     return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, _OPS[kind], _elements(tensors))
 
 

@@ -21,6 +21,7 @@ from engine.models.graph import (
     Embed,
     Experts,
     Graph,
+    HeadLinear,
     Linear,
     Op,
     RMSNorm,
@@ -120,7 +121,7 @@ class _Capture:
             name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
         }
         self.kv_layers = tuple(
-            program.kv_layer(kv.kv_heads, kv.key_dim, kv.value_dim, self.kv_type, self.block_tokens)
+            program.kv_layer(kv.kv_heads, kv.key_dim, kv.value_dim, self.kv_type, self.block_tokens, kv.latent)
             for kv in self.graph.kv_layers
         )
 
@@ -153,7 +154,8 @@ class _Capture:
 
     @emit.register
     def _(self, op: RMSNorm) -> None:
-        self.program.rms_norm(self.values[op.x], self.weights[op.weight], self.values[op.out], op.epsilon, op.group)
+        x, out = self.values[op.x], self.values[op.out]
+        self.program.rms_norm(x, self.weights[op.weight], out, op.epsilon, op.group, op.groups)
 
     @emit.register
     def _(self, op: Linear) -> None:
@@ -168,8 +170,20 @@ class _Capture:
     def _(self, op: Rope) -> None:
         rope = op.rope
         self.program.rope(
-            self.values[op.x], op.heads, op.head_dim, rope.dimensions, rope.mode, rope.frequencies(), rope.magnitude
+            self.values[op.x],
+            op.heads,
+            op.head_dim,
+            rope.dimensions,
+            rope.mode,
+            rope.frequencies(),
+            rope.magnitude,
+            op.offset,
         )
+
+    @emit.register
+    def _(self, op: HeadLinear) -> None:
+        x, out, weight = self.values[op.x], self.values[op.out], self.weights[op.weight]
+        self.program.head_linear(x, weight, out, op.heads, op.first, op.rows, op.transposed)
 
     @emit.register
     def _(self, op: Attention) -> None:

@@ -123,11 +123,12 @@ def slots_name(tensor: str) -> str:
 def split_experts(graph: Graph, placement: Placement) -> Graph:
     """`graph` with each partly resident bank in two halves; see above. Operations keep their order."""
     ops: list[Op] = []
-    joins: dict[str, Op] = {}  # by what they write; put off until it is read
+    joins: dict[str, list[Op]] = {}  # by what they write; put off until it is read
     values, weights = dict(graph.values), dict(graph.weights)
     turn = 0  # buffers take turns, through all banks
     for op in graph.ops:
-        ops += [joins.pop(value) for value in op.reads if value in joins]
+        for value in op.reads:
+            ops += joins.pop(value, [])
         slots = placement.slots.get(op.item, 0) if isinstance(op, Experts) else 0
         if not isinstance(op, Experts) or not slots:
             ops.append(op)
@@ -136,9 +137,8 @@ def split_experts(graph: Graph, placement: Placement) -> Graph:
         tiles = -(-placement.streamed.get(op.item, 0) // size)
         buffers = [(turn + tile) % BUFFERS for tile in range(tiles)]
         turn += tiles
-        halves, join = _halves(op, slots, graph.weights[op.gate].count, buffers)
+        halves, joins[op.out] = _halves(op, slots, graph.weights[op.gate].count, buffers)
         ops += halves
-        joins |= {op.out: join} if join else {}
         values |= dict.fromkeys((op.out + HITS, op.out + MISSES, op.out + STREAMED), graph.values[op.out])
         for name in (op.gate, op.up, op.down):
             weights[slots_name(name)] = _some_of(graph.weights[name], slots_name(name), slots)
@@ -147,8 +147,8 @@ def split_experts(graph: Graph, placement: Placement) -> Graph:
     return replace(graph, ops=tuple(ops), values=values, weights=weights)
 
 
-def _halves(op: Experts, slots: int, count: int, buffers: list[int]) -> tuple[list[Op], Op | None]:
-    """The halves, and what joins them where there are two."""
+def _halves(op: Experts, slots: int, count: int, buffers: list[int]) -> tuple[list[Op], list[Op]]:
+    """The halves; and where there are two, what comes over the link and what joins them."""
     resident = replace(
         op,
         item=op.item + HITS,
@@ -159,11 +159,11 @@ def _halves(op: Experts, slots: int, count: int, buffers: list[int]) -> tuple[li
     )
     lookup = SlotLookup(resident.item, op.ids, op.item)
     if slots == count:
-        return [lookup, resident], None
+        return [lookup, resident], []
     rest = replace(op, item=op.item + MISSES, out=op.out + MISSES)
     join = Add(resident.item, resident.out, rest.out, op.out)
     streamed = [part for tile, buffer in enumerate(buffers) for part in _tile(op, tile, buffer)]
-    return [rest, lookup, resident, *streamed], join
+    return [rest, lookup, resident], [*streamed, join]
 
 
 def _tile(op: Experts, tile: int, buffer: int) -> tuple[Op, ...]:

@@ -44,7 +44,7 @@ class BankMemory:
 class ItemMemory:
     region: Region
     offsets: dict[str, int]
-    kv: dict[int, tuple[Region, Region]] = field(default_factory=dict)
+    kv: dict[int, tuple[Region, ...]] = field(default_factory=dict)
 
     @property
     def charged(self) -> int:
@@ -116,7 +116,7 @@ class Residency:
                     region.release()
                 raise
             self._pool.move_layer(layer, *(region.view() for region in regions))
-            memory.kv[layer] = regions[0], regions[1]
+            memory.kv[layer] = tuple(regions)
 
     def bring_caches_home(self, item: str) -> None:
         """OutOfMemoryError where RAM has no room for them. Their device memory stays until `drop_item`."""

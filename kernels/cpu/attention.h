@@ -18,8 +18,8 @@ inline constexpr int kKvTypeCount = 9;                       // size of tables i
 // so that ranges can be combined. A row that sees no key yields peak -infinity, sum 0 and out 0.
 struct AttentionTask {
   KvType type;
-  const uint8_t* keys;  // row 0 of this KV head in block 0
-  const uint8_t* values;
+  const uint8_t* keys;    // row 0 of this KV head in block 0
+  const uint8_t* values;  // may be the keys: of a latent cache, whose values are the leading part of its keys
   size_t key_block_bytes, value_block_bytes;  // distance between blocks
   size_t key_row_bytes, value_row_bytes;      // distance between tokens
   const int32_t* blocks;                      // the sequence's block table

@@ -6,11 +6,13 @@
 namespace tessera {
 namespace {
 
-constexpr int kGroupRows = 2 * kLanes;  // query rows of one register tile
-constexpr int kFewRows = 8;             // up to here lanes are dims
-constexpr int kFewRowsTile = 256;       // keys whose scores are kept at once
-constexpr int kTileBytes = 12 << 10;    // of converted keys or values
-constexpr float kNoPeak = -1e30f;       // below every score; finite, so that differences are never NaN
+constexpr int kGroupRows = 2 * kLanes;    // query rows of one register tile
+constexpr int kFewRows = 8;               // up to here lanes are dims
+constexpr int kFewRowsTile = 256;         // keys whose scores are kept at once
+constexpr int kTileBytes = 12 << 10;      // of converted keys or values
+constexpr int kWideHead = 256;            // of wider heads not even the outputs of a group fit the first-level cache:
+constexpr int kWideTile = 4 * kTileRows;  // each pass over them takes in more keys
+constexpr float kNoPeak = -1e30f;         // below every score; finite, so that differences are never NaN
 constexpr int kQ8Block = 32;
 constexpr size_t kQ8Bytes = 34;
 
@@ -31,6 +33,7 @@ inline Plan plan_for(int rows, int key_dim, int value_dim) {
   int tile = kTileBytes / static_cast<int>(sizeof(float)) / widest / kTileRows * kTileRows;
   if (tile < kTileRows) tile = kTileRows;
   if (tile > 48) tile = 48;
+  if (widest > kWideHead) tile = kWideTile;
   return {tile, (rows + kGroupRows - 1) / kGroupRows, whole(key_dim), whole(value_dim)};
 }
 

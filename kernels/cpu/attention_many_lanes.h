@@ -133,13 +133,16 @@ void attend_many(const AttentionTask& task) {
   const Plan plan = plan_for(task.rows, task.key_dim, task.value_dim);
   const Workspace space(plan, task.scratch);
   transpose_queries(task, plan, space);
+  const float* const values = task.values == task.keys ? space.keys : space.values;
+  const int value_stride = task.values == task.keys ? plan.key_stride : plan.value_stride;
   alignas(64) float keep[kGroupRows];
   for (int begin = task.begin; begin < task.end; begin += plan.tile) {
     const int count = task.end - begin < plan.tile ? task.end - begin : plan.tile;
     load_tile(task, task.keys, task.key_block_bytes, task.key_row_bytes, task.key_dim, begin, count, space.keys,
               plan.key_stride);
-    load_tile(task, task.values, task.value_block_bytes, task.value_row_bytes, task.value_dim, begin, count,
-              space.values, plan.value_stride);
+    if (task.values != task.keys)
+      load_tile(task, task.values, task.value_block_bytes, task.value_row_bytes, task.value_dim, begin, count,
+                space.values, plan.value_stride);
     for (int g = 0; g < plan.groups; ++g) {
       const ptrdiff_t row = static_cast<ptrdiff_t>(g) * kGroupRows;
       // Rows rise in position, so the first and the last row bound what a group sees.
@@ -151,8 +154,8 @@ void attend_many(const AttentionTask& task) {
               nullptr);
       soften(space.scores, seen, begin, all, space.first + row, space.last + row, space.peaks + row, space.sums + row,
              keep);
-      product(space.values, 1, plan.value_stride, space.scores, seen, task.value_dim,
-              space.outputs + row * plan.value_stride, keep);
+      product(values, 1, value_stride, space.scores, seen, task.value_dim, space.outputs + row * plan.value_stride,
+              keep);
     }
   }
   transpose_outputs(task, plan, space);

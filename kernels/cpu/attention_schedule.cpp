@@ -14,16 +14,22 @@ int part_length(int keys) { return keys <= 512 ? 64 : keys <= 2048 ? 128 : 256; 
 
 }  // namespace
 
-AttentionSchedule schedule_attention(const Batch& batch, int heads_per_kv, int window) {
+int attention_unit(int heads_per_kv) {
+  for (int unit = std::min(heads_per_kv, kFewRows); unit >= kFewRows / 2; --unit)
+    if (heads_per_kv % unit == 0) return unit;
+  return heads_per_kv;
+}
+
+AttentionSchedule schedule_attention(const Batch& batch, int heads_per_unit, int window) {
   AttentionSchedule schedule;
-  const int tile_tokens = std::max(1, kTileRows / heads_per_kv);
+  const int tile_tokens = std::max(1, kTileRows / heads_per_unit);
   const auto position = [&batch](int i) {
     return batch.positions()[static_cast<size_t>(batch.order()[static_cast<size_t>(i)])];
   };
   for (const Batch::Span& span : batch.spans()) {
     for (int first = span.first; first < span.first + span.count; first += tile_tokens) {
       const int count = std::min(tile_tokens, span.first + span.count - first);
-      const int rows = count * heads_per_kv, end = position(first + count - 1) + 1;
+      const int rows = count * heads_per_unit, end = position(first + count - 1) + 1;
       const int begin = window > 0 ? std::max(0, position(first) - window + 1) : 0;
       const int length = rows <= kFewRows ? part_length(end - begin) : end - begin;
       const int group = static_cast<int>(schedule.groups.size());

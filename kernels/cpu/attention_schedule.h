@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Query tokens of one sequence against a range of its keys; executed once per KV head.
+// Query tokens of one sequence against a range of its keys; executed once per unit of heads.
 struct AttentionItem {
   int sequence;
   int first, count;  // tokens: batch.order()[first … first + count)
@@ -29,7 +29,11 @@ struct AttentionSchedule {
   int parts = 0;             // of all groups that have several
 };
 
-// heads_per_kv: query heads that share a KV head. window 0: all earlier positions.
-AttentionSchedule schedule_attention(const Batch& batch, int heads_per_kv, int window);
+// How many of the query heads that share a KV head attend together: all of them, unless they are so many that a token
+// alone would keep one thread busy.
+int attention_unit(int heads_per_kv);
+
+// heads_per_unit: query heads of a unit. window 0: all earlier positions.
+AttentionSchedule schedule_attention(const Batch& batch, int heads_per_unit, int window);
 
 }  // namespace tessera

@@ -79,14 +79,15 @@ void bind_handles(nb::class_<Program>& program) {
             self.bind_weight(handle, held.data, held.size, offset, held.owner);
           },
           "handle"_a, "buffer"_a, "offset"_a = 0)
-      .def("kv_layer", &Program::kv_layer, "kv_heads"_a, "key_dim"_a, "value_dim"_a, "type_id"_a, "block_tokens"_a)
+      .def("kv_layer", &Program::kv_layer, "kv_heads"_a, "key_dim"_a, "value_dim"_a, "type_id"_a, "block_tokens"_a,
+           "latent"_a = false)
       .def(
           "bind_kv",
           [](Program& self, Handle handle, nb::handle keys, nb::handle values) {
-            const Held k = hold(keys, true), v = hold(values, true);
+            const Held k = hold(keys, true), v = values.is_none() ? Held{} : hold(values, true);
             self.bind_kv(handle, k.data, k.size, v.data, v.size, k.owner, v.owner);
           },
-          "handle"_a, "keys"_a, "values"_a)
+          "handle"_a, "keys"_a, "values"_a = nb::none())
       .def("expert_mask", &Program::expert_mask, "experts"_a)
       .def(
           "set_expert_mask",
@@ -98,7 +99,7 @@ void bind_handles(nb::class_<Program>& program) {
 
 void bind_operations(nb::class_<Program>& program) {
   program.def("embed", &Program::embed, "table"_a, "out"_a)
-      .def("rms_norm", &Program::rms_norm, "x"_a, "weight"_a, "out"_a, "eps"_a, "group"_a = 0)
+      .def("rms_norm", &Program::rms_norm, "x"_a, "weight"_a, "out"_a, "eps"_a, "group"_a = 0, "groups"_a = 0)
       .def(
           "linear",
           [](Program& self, Handle x, std::vector<Handle> weights, const std::vector<std::optional<Handle>>& biases,
@@ -111,9 +112,11 @@ void bind_operations(nb::class_<Program>& program) {
       .def(
           "rope",
           [](Program& self, Handle x, int heads, int head_dim, int rope_dim, const std::string& mode,
-             const Floats& frequencies,
-             float magnitude) { self.rope(x, heads, head_dim, rope_dim, mode, copy(frequencies), magnitude); },
-          "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f)
+             const Floats& frequencies, float magnitude,
+             int offset) { self.rope(x, heads, head_dim, rope_dim, mode, copy(frequencies), magnitude, offset); },
+          "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f, "offset"_a = 0)
+      .def("head_linear", &Program::head_linear, "x"_a, "weight"_a, "out"_a, "heads"_a, "first"_a, "rows"_a,
+           "transposed"_a = false)
       .def("attention", &Program::attention, "q"_a, "k"_a, "v"_a, "kv"_a, "out"_a, "heads"_a, "scale"_a, "window"_a = 0)
       .def("glu", &Program::glu, "gate"_a, "up"_a, "out"_a, "activation"_a = "silu")
       .def(

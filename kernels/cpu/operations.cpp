@@ -13,8 +13,8 @@ Overloaded(F...) -> Overloaded<F...>;
 }  // namespace
 
 const char* operation_name(const Operation& operation) {
-  static const char* const names[] = {"embed",  "rms_norm", "linear", "rope",  "attention",  "glu",
-                                      "router", "experts",  "add",    "scale", "select_rows"};
+  static const char* const names[] = {"embed", "rms_norm", "linear",  "head_linear", "rope",  "attention",
+                                      "glu",   "router",   "experts", "add",         "scale", "select_rows"};
   static_assert(std::variant_size_v<OperationBody> == sizeof names / sizeof *names);
   return names[operation.body.index()];
 }
@@ -24,6 +24,7 @@ Handles values_read(const Operation& operation) {
                         [](const Embed&) { return Handles{}; },
                         [](const RmsNorm& o) { return Handles{o.x}; },
                         [](const Linear& o) { return Handles{o.x}; },
+                        [](const HeadLinear& o) { return Handles{o.x}; },
                         [](const Rope& o) { return Handles{o.x}; },
                         [](const Attention& o) { return Handles{o.q, o.k, o.v}; },
                         [](const Glu& o) { return Handles{o.gate, o.up}; },
@@ -57,6 +58,7 @@ Handles weights_used(const Operation& operation) {
                             if (bias != kNone) used.push_back(bias);
                           return used;
                         },
+                        [](const HeadLinear& o) { return Handles{o.weight}; },
                         [](const Router& o) { return o.bias == kNone ? Handles{} : Handles{o.bias}; },
                         [](const Experts& o) { return Handles{o.gate, o.up, o.down}; },
                         [](const auto&) { return Handles{}; },

@@ -21,15 +21,20 @@ struct Embed {
 struct RmsNorm {
   Handle x, weight, out;
   float epsilon;
-  int group;
+  int group, groups;  // the first `groups` groups of `group` values are normalised, each apart; the rest is copied
 };
 struct Linear {
   Handle x;
   std::vector<Handle> weights, biases, outs;
 };  // biases: kNone where there is none
+struct HeadLinear {
+  Handle x, weight, out;
+  int heads, first, rows;  // of every head's rows of the weight, those used
+  bool transposed;
+};
 struct Rope {
   Handle x;
-  int heads, head_dim, pairs;
+  int heads, head_dim, offset, pairs;  // the pairs of a head begin at `offset`
   bool halves;
   int table;
 };
@@ -69,7 +74,7 @@ struct SelectRows {
 };
 
 using OperationBody =
-    std::variant<Embed, RmsNorm, Linear, Rope, Attention, Glu, Router, Experts, Add, Scale, SelectRows>;
+    std::variant<Embed, RmsNorm, Linear, HeadLinear, Rope, Attention, Glu, Router, Experts, Add, Scale, SelectRows>;
 
 struct Operation {
   OperationBody body;

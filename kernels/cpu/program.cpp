@@ -20,7 +20,6 @@ T& at(std::vector<T>& items, Handle handle, const char* kind) {
   return items[static_cast<size_t>(handle)];
 }
 
-constexpr int kMostWidth = 1 << 24;  // these two keep every product and sum of sizes within 64 bits
 constexpr size_t kMostHandles = 1 << 16;
 
 void check_count(size_t handles) {
@@ -97,16 +96,18 @@ void Program::bind_weight(Handle handle, const uint8_t* memory, size_t size, int
   weight.owner = std::move(owner);
 }
 
-Handle Program::kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens) {
+Handle Program::kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens, bool latent) {
   check_recording("kv_layer");
   const std::string what = named("kv_layer", static_cast<Handle>(kv_layers_.size()));
   check_size(what + ": kv_heads", heads, 1 << 12);
   check_size(what + ": key_dim", key_dim, 1 << 12);
   check_size(what + ": value_dim", value_dim, 1 << 12);
   check_size(what + ": block_tokens", block_tokens, 1 << 12);
+  if (latent && value_dim > key_dim) refuse(what + ": a latent layer's values are a part of its keys");
   const auto type = static_cast<KvType>(type_id);
-  kv_layers_.push_back({heads, key_dim, value_dim, block_tokens, type, kv_row_bytes(type, key_dim, what),
-                        kv_row_bytes(type, value_dim, what), nullptr, nullptr, 0, nullptr, nullptr});
+  const size_t key_bytes = kv_row_bytes(type, key_dim, what), value_bytes = kv_row_bytes(type, value_dim, what);
+  kv_layers_.push_back({heads, key_dim, value_dim, block_tokens, type, latent, key_bytes,
+                        latent ? key_bytes : value_bytes, nullptr, nullptr, 0, nullptr, nullptr});
   return static_cast<Handle>(kv_layers_.size() - 1);
 }
 
@@ -115,6 +116,12 @@ void Program::bind_kv(Handle handle, uint8_t* keys, size_t keys_size, uint8_t* v
   check_idle("bind_kv");
   KvLayer& kv = at(kv_layers_, handle, "kv_layer");
   const std::string what = "bind_kv: " + named("kv_layer", handle);
+  if (kv.latent) {
+    if (values_size != 0) refuse(what + " is latent and keeps no values of its own");
+    values = keys;
+    values_size = keys_size;
+    values_owner = keys_owner;
+  }
   const size_t key_block = kv.block_bytes(kv.key_row_bytes), value_block = kv.block_bytes(kv.value_row_bytes);
   if (keys_size % key_block != 0 || values_size % value_block != 0)
     refuse(what + " takes whole blocks of " + std::to_string(key_block) + " bytes of keys and " +

@@ -24,6 +24,8 @@ namespace tessera {
 
 class Step;
 
+inline constexpr int kMostWidth = 1 << 24;  // with the limits of counts: products and sums of sizes fit 64 bits
+
 // Keeps bound memory alive; its deleter releases the buffer.
 using Owner = std::shared_ptr<const void>;
 
@@ -56,6 +58,7 @@ struct Weight {
 struct KvLayer {
   int heads, key_dim, value_dim, block_tokens;
   KvType type;
+  bool latent;  // a key's leading values are the value too; nothing else is kept
   size_t key_row_bytes, value_row_bytes;
   uint8_t* keys = nullptr;
   uint8_t* values = nullptr;
@@ -78,7 +81,7 @@ struct RopeTable {
 };
 
 struct ScheduleKey {
-  int heads_per_kv, window;
+  int heads_per_unit, window;  // heads of one KV head that attend together
 };  // attention cut alike for all layers that agree in these
 
 class Program {
@@ -90,7 +93,7 @@ class Program {
   Handle value(int width, bool ids);
   Handle weight(int type_id, int rows, int cols, int count);
   void bind_weight(Handle handle, const uint8_t* memory, size_t size, int64_t offset, Owner owner);
-  Handle kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens);
+  Handle kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens, bool latent);
   void bind_kv(Handle handle, uint8_t* keys, size_t keys_size, uint8_t* values, size_t values_size, Owner keys_owner,
                Owner values_owner);
   Handle expert_mask(int experts);
@@ -98,10 +101,11 @@ class Program {
 
   // --- operations ---
   void embed(Handle table, Handle out);
-  void rms_norm(Handle x, Handle weight, Handle out, float epsilon, int group);
+  void rms_norm(Handle x, Handle weight, Handle out, float epsilon, int group, int groups);
   void linear(Handle x, std::vector<Handle> weights, std::vector<Handle> biases, std::vector<Handle> outs);
+  void head_linear(Handle x, Handle weight, Handle out, int heads, int first, int rows, bool transposed);
   void rope(Handle x, int heads, int head_dim, int rope_dim, const std::string& mode, std::vector<float> frequencies,
-            float magnitude);
+            float magnitude, int offset);
   void attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window);
   void glu(Handle gate, Handle up, Handle out, const std::string& activation);
   void router(Handle logits, Handle out_ids, Handle out_weights, int top_k, const std::string& gating, bool normalise,
@@ -147,6 +151,9 @@ class Program {
   const Kernels& kernels() const { return kernels_; }
   const Value& value_at(Handle h) const { return values_[static_cast<size_t>(h)]; }
   const Weight& weight_at(Handle h) const { return weights_[static_cast<size_t>(h)]; }
+  int heads_per_unit(const Attention& o) const {
+    return schedule_keys_[static_cast<size_t>(o.schedule)].heads_per_unit;
+  }
   const KvLayer& kv_at(Handle h) const { return kv_layers_[static_cast<size_t>(h)]; }
   const ExpertMask& mask_at(Handle h) const { return masks_[static_cast<size_t>(h)]; }
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }

@@ -73,13 +73,15 @@ void Program::fuse_attention_at(int index) {
     if (how.pairs != 0) return;  // nothing follows a rotation
     if (const auto* norm = std::get_if<RmsNorm>(&body)) {
       const Handle other = out == attention->q ? attention->k : attention->q;
-      if (how.norm_x != kNone || norm->group != dim || norm->x == other || norm->x == attention->v) return;
+      if (how.norm_x != kNone || norm->group != dim || norm->groups * dim != value_at(norm->x).width ||
+          norm->x == other || norm->x == attention->v)
+        return;
       how.norm_x = norm->x;
       how.norm_weight = norm->weight;
       how.epsilon = norm->epsilon;
     } else {
       const Rope& rope = std::get<Rope>(body);
-      if (rope.head_dim != dim) return;
+      if (rope.head_dim != dim || rope.offset != 0) return;
       how.pairs = rope.pairs;
       how.rope_table = rope.table;
       how.halves = rope.halves;

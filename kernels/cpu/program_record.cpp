@@ -77,16 +77,19 @@ void Program::embed(Handle table, Handle out) {
   operations_.push_back({Embed{table, out}});
 }
 
-void Program::rms_norm(Handle x, Handle weight, Handle out, float epsilon, int group) {
+void Program::rms_norm(Handle x, Handle weight, Handle out, float epsilon, int group, int groups) {
   check_recording("rms_norm");
   const Checks check("rms_norm", values_, weights_);
   const int width = check.width("x", x), size = group > 0 ? group : width;
   check.equal("out's width", check.width("out", out), width);
-  check.require(group >= 0 && width % size == 0, "group must divide the width " + std::to_string(width));
+  check.require(group >= 0 && size <= width && (groups > 0 || width % size == 0),
+                "group must divide the width " + std::to_string(width));
+  check.require(groups >= 0 && groups <= width / size,
+                "groups must be 0.." + std::to_string(width / size) + ", not " + std::to_string(groups));
   check.vector("weight", weight, size);
   check.require(epsilon >= 0, "epsilon must not be negative");
   check.finite("epsilon", epsilon);
-  operations_.push_back({RmsNorm{x, weight, out, epsilon, size}});
+  operations_.push_back({RmsNorm{x, weight, out, epsilon, size, groups > 0 ? groups : width / size}});
 }
 
 void Program::linear(Handle x, std::vector<Handle> weights, std::vector<Handle> biases, std::vector<Handle> outs) {
@@ -108,8 +111,28 @@ void Program::linear(Handle x, std::vector<Handle> weights, std::vector<Handle> 
   operations_.push_back({Linear{x, std::move(weights), std::move(biases), std::move(outs)}});
 }
 
+void Program::head_linear(Handle x, Handle weight, Handle out, int heads, int first, int rows, bool transposed) {
+  check_recording("head_linear");
+  const Checks check("head_linear", values_, weights_);
+  const Weight& w = check.weight("weight", weight);
+  const int x_width = check.width("x", x), out_width = check.width("out", out);
+  const int64_t all_rows = static_cast<int64_t>(w.rows) * w.count;
+  check.require(heads >= 1 && all_rows % heads == 0 && x_width % heads == 0 && out_width % heads == 0,
+                "heads must divide the weight's rows and both widths, not " + std::to_string(heads));
+  check.require(first >= 0 && rows >= 1 && rows <= kMostWidth && first <= all_rows / heads - rows,
+                "a head has " + std::to_string(all_rows / heads) + " rows, fewer than " + std::to_string(first) +
+                    " and " + std::to_string(rows));
+  check.require(all_rows <= kMostWidth, "the weight has more than " + std::to_string(kMostWidth) + " rows");
+  const int in = transposed ? rows : w.cols, made = transposed ? w.cols : rows;
+  check.require(x_width / heads >= in, "x's heads have " + std::to_string(x_width / heads) +
+                                           " values, fewer than the " + std::to_string(in) + " that are multiplied");
+  check.equal("the size of out's heads", out_width / heads, x_width / heads - in + made);
+  check.require(out != x, "out must be a value of its own");
+  operations_.push_back({HeadLinear{x, weight, out, heads, first, rows, transposed}});
+}
+
 void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::string& mode,
-                   std::vector<float> frequencies, float magnitude) {
+                   std::vector<float> frequencies, float magnitude, int offset) {
   check_recording("rope");
   const Checks check("rope", values_, weights_);
   check.require(mode == "norm" || mode == "neox", "mode must be norm or neox, not " + mode);
@@ -117,6 +140,8 @@ void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::s
   check.equal("x's width", check.width("x", x), static_cast<int64_t>(heads) * head_dim);
   check.require(rope_dim >= 2 && rope_dim % 2 == 0 && rope_dim <= head_dim,
                 "rope_dim must be even and 2.." + std::to_string(head_dim) + ", not " + std::to_string(rope_dim));
+  check.require(offset >= 0 && offset <= head_dim - rope_dim,
+                "offset must be 0.." + std::to_string(head_dim - rope_dim) + ", not " + std::to_string(offset));
   check.equal("the number of frequencies", static_cast<int64_t>(frequencies.size()), rope_dim / 2);
   for (float f : frequencies) check.finite("every frequency", f);
   check.finite("magnitude", magnitude);
@@ -125,7 +150,7 @@ void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::s
          !(rope_tables_[table].frequencies == frequencies && rope_tables_[table].magnitude == magnitude))
     ++table;
   if (table == rope_tables_.size()) rope_tables_.push_back({std::move(frequencies), magnitude});
-  operations_.push_back({Rope{x, heads, head_dim, rope_dim / 2, mode == "neox", static_cast<int>(table)}});
+  operations_.push_back({Rope{x, heads, head_dim, offset, rope_dim / 2, mode == "neox", static_cast<int>(table)}});
 }
 
 void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window) {
@@ -139,15 +164,18 @@ void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int
       "heads must be a multiple of the " + std::to_string(layer.heads) + " KV heads, not " + std::to_string(heads));
   check.equal("q's width", check.width("q", q), static_cast<int64_t>(heads) * layer.key_dim);
   check.equal("k's width", check.width("k", k), static_cast<int64_t>(layer.heads) * layer.key_dim);
-  check.equal("v's width", check.width("v", v), static_cast<int64_t>(layer.heads) * layer.value_dim);
+  if (layer.latent)
+    check.require(v == k, "a latent layer's v is its k");
+  else
+    check.equal("v's width", check.width("v", v), static_cast<int64_t>(layer.heads) * layer.value_dim);
   check.equal("out's width", check.width("out", out), static_cast<int64_t>(heads) * layer.value_dim);
   check.require(out != q && out != k && out != v, "out must be a value of its own");
   check.require(window >= 0, "window must not be negative");
   check.finite("scale", scale);
-  const ScheduleKey key{heads / layer.heads, window};
+  const ScheduleKey key{attention_unit(heads / layer.heads), window};
   size_t schedule = 0;
-  while (schedule < schedule_keys_.size() &&
-         (schedule_keys_[schedule].heads_per_kv != key.heads_per_kv || schedule_keys_[schedule].window != key.window))
+  while (schedule < schedule_keys_.size() && (schedule_keys_[schedule].heads_per_unit != key.heads_per_unit ||
+                                              schedule_keys_[schedule].window != key.window))
     ++schedule;
   if (schedule == schedule_keys_.size()) schedule_keys_.push_back(key);
   operations_.push_back({Attention{q, k, v, kv, out, heads, scale, window, static_cast<int>(schedule)}});

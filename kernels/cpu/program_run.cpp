@@ -128,13 +128,13 @@ void Program::execute(ThreadPool& pool, const Batch& batch, int begin, int end) 
   size_t part_counts = 0;
   schedules_.clear();
   for (const ScheduleKey& key : schedule_keys_)
-    schedules_.push_back(schedule_attention(batch, key.heads_per_kv, key.window));
+    schedules_.push_back(schedule_attention(batch, key.heads_per_unit, key.window));
   for (int i = begin; i < end; ++i) {
     const OperationBody& body = operations_[static_cast<size_t>(i)].body;
     rotates |= std::holds_alternative<Rope>(body);
     if (const auto* attention = std::get_if<Attention>(&body))
       part_counts = std::max(part_counts, schedules_[static_cast<size_t>(attention->schedule)].groups.size() *
-                                              static_cast<size_t>(kv_at(attention->kv).heads));
+                                              static_cast<size_t>(attention->heads / heads_per_unit(*attention)));
   }
   if (part_counts > part_count_capacity_) {
     part_counts_ = std::make_unique<std::atomic<int>[]>(part_counts);

@@ -88,6 +88,7 @@ struct FusedAttention {
   HeadPreparation q, k;
 };
 StepPointer make_attention_step(const Program& program, const FusedAttention& description);
+StepPointer make_head_linear_step(const Program& program, const HeadLinear& operation, Domain domain);
 StepPointer make_experts_step(const Program& program, const Experts& operation, Domain domain);
 StepPointer make_router_step(const Program& program, const Router& operation, Domain domain);
 

@@ -1,6 +1,6 @@
 // Attention: heads are normalised and rotated where that is fused, keys and values go into the paged cache, then every
-// (item, KV head) attends. Where an item's keys are split into parts, whoever finishes a group's last part combines
-// them, always in the same order.
+// (item, unit of heads) attends. Where an item's keys are split into parts, whoever finishes a group's last part
+// combines them, always in the same order.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -37,13 +37,15 @@ class AttentionStep final : public Step {
         k_(d.k),
         kv_heads_(program.kv_at(o_.kv).heads),
         heads_per_kv_(o_.heads / kv_heads_),
+        heads_per_unit_(program.heads_per_unit(o_)),
+        units_(o_.heads / heads_per_unit_),
         key_dim_(program.kv_at(o_.kv).key_dim),
         value_dim_(program.kv_at(o_.kv).value_dim) {}
 
   Needs needs(const Program& program, const RunShape& shape) const override {
     const AttentionSchedule& schedule = shape.schedules[o_.schedule];
     const auto rows = static_cast<size_t>(schedule.most_rows);
-    const size_t shared = static_cast<size_t>(schedule.parts) * static_cast<size_t>(kv_heads_) *
+    const size_t shared = static_cast<size_t>(schedule.parts) * static_cast<size_t>(units_) *
                           Partial::bytes(schedule.most_part_rows, value_dim_);
     const size_t row_lists = aligned_size(sizeof(const float*) * rows) + 2 * aligned_size(sizeof(int32_t) * rows);
     return {shared, row_lists + Partial::bytes(schedule.most_rows, value_dim_) +
@@ -57,8 +59,8 @@ class AttentionStep final : public Step {
     });
     worker.barrier();
     const AttentionSchedule& schedule = run.shape.schedules[o_.schedule];
-    worker.share(static_cast<int>(schedule.items.size()) * kv_heads_, [&](int i) {
-      attend(run, worker, schedule, schedule.by_cost[static_cast<size_t>(i / kv_heads_)], i % kv_heads_);
+    worker.share(static_cast<int>(schedule.items.size()) * units_, [&](int i) {
+      attend(run, worker, schedule, schedule.by_cost[static_cast<size_t>(i / units_)], i % units_);
     });
   }
 
@@ -78,6 +80,7 @@ class AttentionStep final : public Step {
     const auto store = run.program.kernels().attention.store[static_cast<int>(kv.type)];
     store(run.row(o_.k, token) + static_cast<ptrdiff_t>(kv_head) * key_dim_, kv.keys + row * kv.key_row_bytes,
           key_dim_);
+    if (kv.latent) return;
     store(run.row(o_.v, token) + static_cast<ptrdiff_t>(kv_head) * value_dim_, kv.values + row * kv.value_row_bytes,
           value_dim_);
   }
@@ -95,7 +98,7 @@ class AttentionStep final : public Step {
     vector.rope(x, cosines, cosines + how.pairs, how.pairs, how.halves);
   }
 
-  void attend(const Run& run, Worker& worker, const AttentionSchedule& schedule, int index, int kv_head) const {
+  void attend(const Run& run, Worker& worker, const AttentionSchedule& schedule, int index, int unit) const {
     const AttentionItem& item = schedule.items[static_cast<size_t>(index)];
     const AttentionGroup& group = schedule.groups[static_cast<size_t>(item.group)];
     uint8_t* scratch = worker.scratch();
@@ -104,13 +107,14 @@ class AttentionStep final : public Step {
     auto** const queries = reinterpret_cast<const float**>(take(sizeof(const float*) * most));
     auto* const first = reinterpret_cast<int32_t*>(take(sizeof(int32_t) * most));
     auto* const last = reinterpret_cast<int32_t*>(take(sizeof(int32_t) * most));
-    list_rows(run, item, kv_head, queries, first, last);
+    list_rows(run, item, unit, queries, first, last);
 
     const Partial partial = group.parts > 1
-                                ? part_memory(run, schedule, group, kv_head, item.part)
+                                ? part_memory(run, schedule, group, unit, item.part)
                                 : Partial::at(take(Partial::bytes(group.rows, value_dim_)), group.rows, value_dim_);
     const KvLayer& kv = run.program.kv_at(o_.kv);
-    const auto head = static_cast<size_t>(kv_head) * static_cast<size_t>(kv.block_tokens);
+    const auto head =
+        static_cast<size_t>(unit * heads_per_unit_ / heads_per_kv_) * static_cast<size_t>(kv.block_tokens);
     AttentionTask task{};
     task.type = kv.type;
     task.keys = kv.keys + head * kv.key_row_bytes;
@@ -137,45 +141,45 @@ class AttentionStep final : public Step {
     run.program.kernels().attention.attend(task);
 
     if (group.parts > 1) {
-      std::atomic<int>& done = run.part_counts[static_cast<ptrdiff_t>(item.group) * kv_heads_ + kv_head];
+      std::atomic<int>& done = run.part_counts[static_cast<ptrdiff_t>(item.group) * units_ + unit];
       if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < group.parts) return;
       done.store(0, std::memory_order_relaxed);
     }
-    combine(run, schedule, item, group, kv_head, partial);
+    combine(run, schedule, item, group, unit, partial);
   }
 
-  // Row r is token r / heads_per_kv of the item, query head r % heads_per_kv of the KV head.
-  void list_rows(const Run& run, const AttentionItem& item, int kv_head, const float** queries, int32_t* first,
+  // Row r is token r / heads_per_unit of the item, query head r % heads_per_unit of the unit.
+  void list_rows(const Run& run, const AttentionItem& item, int unit, const float** queries, int32_t* first,
                  int32_t* last) const {
     for (int i = 0; i < item.count; ++i) {
       const int token = run.batch.order()[static_cast<size_t>(item.first + i)];
       const int position = run.batch.positions()[static_cast<size_t>(token)];
-      for (int h = 0; h < heads_per_kv_; ++h) {
-        const int r = i * heads_per_kv_ + h;
-        queries[r] = run.row(o_.q, token) + static_cast<ptrdiff_t>(kv_head * heads_per_kv_ + h) * key_dim_;
+      for (int h = 0; h < heads_per_unit_; ++h) {
+        const int r = i * heads_per_unit_ + h;
+        queries[r] = run.row(o_.q, token) + static_cast<ptrdiff_t>(unit * heads_per_unit_ + h) * key_dim_;
         first[r] = o_.window > 0 ? std::max(0, position - o_.window + 1) : 0;
         last[r] = position;
       }
     }
   }
 
-  Partial part_memory(const Run& run, const AttentionSchedule& schedule, const AttentionGroup& group, int kv_head,
+  Partial part_memory(const Run& run, const AttentionSchedule& schedule, const AttentionGroup& group, int unit,
                       int part) const {
     const size_t index =
-        static_cast<size_t>(group.first_part + part) * static_cast<size_t>(kv_heads_) + static_cast<size_t>(kv_head);
+        static_cast<size_t>(group.first_part + part) * static_cast<size_t>(units_) + static_cast<size_t>(unit);
     return Partial::at(run.shared + index * Partial::bytes(schedule.most_part_rows, value_dim_), group.rows,
                        value_dim_);
   }
 
   // Writes the weighted mean of the values that the group's parts have seen.
   void combine(const Run& run, const AttentionSchedule& schedule, const AttentionItem& item,
-               const AttentionGroup& group, int kv_head, const Partial& only) const {
-    const auto part = [&](int p) { return part_memory(run, schedule, group, kv_head, p); };
+               const AttentionGroup& group, int unit, const Partial& only) const {
+    const auto part = [&](int p) { return part_memory(run, schedule, group, unit, p); };
     const VectorKernels& vector = run.program.kernels().vector;
     for (int r = 0; r < group.rows; ++r) {
-      const int token = run.batch.order()[static_cast<size_t>(item.first + r / heads_per_kv_)];
+      const int token = run.batch.order()[static_cast<size_t>(item.first + r / heads_per_unit_)];
       float* const out =
-          run.row(o_.out, token) + static_cast<ptrdiff_t>(kv_head * heads_per_kv_ + r % heads_per_kv_) * value_dim_;
+          run.row(o_.out, token) + static_cast<ptrdiff_t>(unit * heads_per_unit_ + r % heads_per_unit_) * value_dim_;
       const ptrdiff_t at = static_cast<ptrdiff_t>(r) * value_dim_;
       if (group.parts == 1) {
         vector.scale(only.out + at, 1.0f / only.sums[r], out, value_dim_);
@@ -192,7 +196,7 @@ class AttentionStep final : public Step {
 
   Attention o_;
   HeadPreparation q_, k_;
-  int kv_heads_, heads_per_kv_, key_dim_, value_dim_;
+  int kv_heads_, heads_per_kv_, heads_per_unit_, units_, key_dim_, value_dim_;
 };
 
 }  // namespace

@@ -48,8 +48,11 @@ class NormStep final : public RowStep {
     const auto* weight = reinterpret_cast<const float*>(run.program.weight_at(o_.weight).data);
     const float* const x = run.row(o_.x, r);
     float* const out = run.row(o_.out, r);
-    for (int i = 0; i < run.program.value_at(o_.x).width; i += o_.group)
+    const int normalised = o_.group * o_.groups, width = run.program.value_at(o_.x).width;
+    for (int i = 0; i < normalised; i += o_.group)
       run.program.kernels().vector.rms_norm(x + i, weight, out + i, o_.group, o_.epsilon);
+    if (out != x && normalised < width)
+      std::memcpy(out + normalised, x + normalised, sizeof(float) * static_cast<size_t>(width - normalised));
   }
   RmsNorm o_;
 };
@@ -61,7 +64,7 @@ class RopeStep final : public RowStep {
  private:
   void row(const Run& run, int r) const override {
     const float* const cosines = run.rope_rows[o_.table] + static_cast<ptrdiff_t>(r) * 2 * o_.pairs;
-    float* const x = run.row(o_.x, r);
+    float* const x = run.row(o_.x, r) + o_.offset;
     for (int h = 0; h < o_.heads; ++h)
       run.program.kernels().vector.rope(x + static_cast<ptrdiff_t>(h) * o_.head_dim, cosines, cosines + o_.pairs,
                                         o_.pairs, o_.halves);
@@ -145,6 +148,7 @@ StepPointer make_step(const Program& program, const Operation& operation) {
     description.domain = domain;
     return make_linear_step(program, std::move(description));
   }
+  if (const auto* o = std::get_if<HeadLinear>(&operation.body)) return make_head_linear_step(program, *o, domain);
   if (const auto* o = std::get_if<Attention>(&operation.body)) return make_attention_step(program, {*o, {}, {}});
   if (const auto* o = std::get_if<Router>(&operation.body)) return make_router_step(program, *o, domain);
   return make_experts_step(program, std::get<Experts>(operation.body), domain);

@@ -84,6 +84,7 @@ TYPED_KERNEL(kv_store, 32, (const float* k, const float* v, uint8_t* keys, uint8
   const Cache cache{tables + (long long)sequences[token] * table_blocks, kv_heads, head, block_tokens};
   const long long row = cache.row(positions[token]), from = (long long)token * kv_heads + head;
   store_row<TYPE>(k + from * key_dim, keys + row * cache_row_bytes<TYPE>(key_dim), key_dim);
+  if (values == keys) return;
   store_row<TYPE>(v + from * value_dim, values + row * cache_row_bytes<TYPE>(value_dim), value_dim);
 }
 
@@ -119,7 +120,7 @@ TYPED_KERNEL(attention_decode, 128, (const float* q, const uint8_t* keys, const 
 
   // Eight neighbouring values per thread, several positions side by side; their sums meet in shared memory.
   const int chunks = value_dim / 8, sides = kDecodeThreads / chunks, side = threadIdx.x / chunks;
-  const int at = threadIdx.x % chunks * 8, row_bytes = cache_row_bytes<TYPE>(value_dim);
+  const int at = threadIdx.x % chunks * 8, row_bytes = value_row_bytes<TYPE>(keys, values, key_dim, value_dim);
   float weighted[kHeads][8] = {};
 #pragma unroll 1  // 64 sums leave no registers for several positions at once
   for (int p = from + side; p < end && side < sides; p += sides) {

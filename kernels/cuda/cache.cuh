@@ -1,6 +1,7 @@
 // The paged KV cache, as attention.cu and prefill.cu read it; TYPE is f32, f16 or q8_0.
 //
-// K [blocks, kv_heads, block_tokens, key_dim], V likewise with value_dim; position p of a sequence lies in row
+// K [blocks, kv_heads, block_tokens, key_dim], V likewise with value_dim; in a latent cache V is K, and a row's first
+// value_dim values are the value. Position p of a sequence lies in row
 // p % block_tokens of the block that its table names at p / block_tokens. Queries and outputs are [n][heads][dim]
 // floats; heads / kv_heads query heads share a KV head. Dimensions are multiples of 8 (q8_0: 32). A query at position p
 // sees positions max(0, p - window + 1) … p; window 0: all up to p.
@@ -27,6 +28,11 @@ template <class Type> inline void load_8(const uint8_t* row, int i, float (&out)
 #pragma unroll
     for (int k = 0; k < 8; ++k) out[k] = scale * float(int8_t(words[k / 4] >> k % 4 * 8));
   }
+}
+
+template <class Type>
+inline int value_row_bytes(const uint8_t* keys, const uint8_t* values, int key_dim, int value_dim) {
+  return cache_row_bytes<Type>(values == keys ? key_dim : value_dim);
 }
 
 struct Cache {

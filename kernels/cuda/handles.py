@@ -29,6 +29,7 @@ class Weight:
 @dataclass
 class KvLayer:
     dims: tuple[int, int, int, int, int]  # type_id, kv_heads, key_dim, value_dim, block_tokens
+    latent: bool = False  # the values are a part of the keys
     keys: int = 0
     values: int = 0
     owners: tuple[object, ...] = ()

@@ -65,20 +65,27 @@ inline void warp_dots(const uint8_t* const (&rows)[kRows], Input x, int cols, fl
   for (int r = 0; r < kRows; ++r) sums[r] = warp_sum(sums[r]);
 }
 
+// Values 32 s … 32 s + 31 of a row, fewer at its end, to emit(index, value); the last index is cols - 1.
+template <class Type, class Emit> inline void dequantize_slice(const uint8_t* row, int s, int cols, Emit&& emit) {
+  if constexpr (kIsFloat<Type>) {
+    for (int i = 32 * s; i < min(32 * s + 32, cols); ++i) emit(i, Type::at(row, i));
+  } else {
+    const Slice w = load_slice<Type>(row, s);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int k = Type::kScales == 1 ? 0 : i / 16;
+      const float value = w.scale[k] * float(int8_t(w.q[i / 4] >> i % 4 * 8));
+      emit(32 * s + i, Type::kHasMin ? value - w.min[k] : value);
+    }
+  }
+}
+
 // Hands every value of a row to emit(index, value), shared out over the block's threads.
 template <class Type, class Emit> inline void dequantize_row(const uint8_t* row, int cols, Emit&& emit) {
   if constexpr (kIsFloat<Type>) {
     for (int i = threadIdx.x; i < cols; i += blockDim.x) emit(i, Type::at(row, i));
   } else {
-    for (int s = threadIdx.x; s < cols / 32; s += blockDim.x) {
-      const Slice w = load_slice<Type>(row, s);
-#pragma unroll
-      for (int i = 0; i < 32; ++i) {
-        const int k = Type::kScales == 1 ? 0 : i / 16;
-        const float value = w.scale[k] * float(int8_t(w.q[i / 4] >> i % 4 * 8));
-        emit(32 * s + i, Type::kHasMin ? value - w.min[k] : value);
-      }
-    }
+    for (int s = threadIdx.x; s < cols / 32; s += blockDim.x) dequantize_slice<Type>(row, s, cols, emit);
   }
 }
 

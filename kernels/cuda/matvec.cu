@@ -39,6 +39,43 @@ TYPED_KERNEL(matvec, 128, (const uint8_t* w, const uint8_t* x, const Facts* fact
   y[out + row] = sum;
 }
 
+// A product per head, of activations [n][heads][x_head] whose first `cols` values count: y[n][h] = W_h x[n][h], where
+// head h has the `rows` rows from h * head_rows + first on. grid (rows / 8, heads, n).
+TYPED_KERNEL(head_matvec, 128, (const uint8_t* w, const uint8_t* x, const Facts* facts, float* y, int head_rows,
+                                int first, int rows, int cols, int x_head, int y_head)) {
+  const int head = blockIdx.y, token_head = blockIdx.z * gridDim.y + head;
+  const WarpRows mine(w + matrix_row_bytes<TYPE>(cols) * ((long long)head * head_rows + first), rows, cols);
+  float sums[kRowsPerWarp];
+  warp_dots<TYPE>(mine.at, Input{x, facts}.row<TYPE>(token_head, x_head), cols, sums);
+  const int r = threadIdx.x % kWarp, row = mine.first + r;
+  if (r < kRowsPerWarp && row < rows) y[(long long)token_head * y_head + row] = r == 0 ? sums[0] : sums[1];
+}
+
+// The same with every W_h transposed: y[n][h] = sum over r of x[n][h][r] * row r, x floats. Threads that share 32
+// columns take turns with the rows; their sums meet in shared memory. grid (heads, n); cols at most 4096; dynamic shared
+// memory: 128 / ceil(cols / 32) * cols floats.
+TYPED_KERNEL(head_transposed, 128, (const uint8_t* w, const float* x, float* y, int head_rows, int first, int rows,
+                                    int cols, int x_head, int y_head)) {
+  DYNAMIC_SHARED(float, partial);
+  const int token_head = blockIdx.y * gridDim.x + blockIdx.x, slices = (cols + 31) / 32;
+  const int turns = blockDim.x / slices, turn = threadIdx.x / slices, s = threadIdx.x % slices;
+  const uint8_t* const rows_of_head = w + matrix_row_bytes<TYPE>(cols) * ((long long)blockIdx.x * head_rows + first);
+  x += (long long)token_head * x_head, y += (long long)token_head * y_head;
+  if (turn < turns) {
+    float sums[32] = {};
+    for (int r = turn; r < rows; r += turns)
+      dequantize_slice<TYPE>(rows_of_head + matrix_row_bytes<TYPE>(cols) * r, s, cols,
+                             [&](int i, float value) { sums[i % 32] += x[r] * value; });
+    for (int i = 32 * s; i < min(32 * s + 32, cols); ++i) partial[turn * cols + i] = sums[i % 32];
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < cols; i += blockDim.x) {
+    float sum = 0.0f;
+    for (int t = 0; t < turns; ++t) sum += partial[t * cols + i];
+    y[i] = sum;
+  }
+}
+
 // The first half of a mixture of experts: y[n][k] = activation(gate[id] x[n]) * (up[id] x[n]) for the k-th expert of
 // activation row n. grid (rows / 8, top_k, n). An id outside 0 … experts - 1 or a null pointer in the table: not on
 // this device, y[n][k] becomes 0.

@@ -59,7 +59,7 @@ class ExpertTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Cache:
-    """One layer's paged KV cache; see kernels/cuda/attention.cu for its layout."""
+    """One layer's paged KV cache; see kernels/cuda/cache.cuh for its layout."""
 
     keys: int
     values: int
@@ -68,6 +68,10 @@ class Cache:
     key_dim: int
     value_dim: int
     block_tokens: int
+
+    @property
+    def is_latent(self) -> bool:
+        return self.values == self.keys
 
     def __post_init__(self) -> None:
         step = 32 if self.type_id == 8 else 8
@@ -111,14 +115,19 @@ class Operations:
         lanes_per_scale = 32 if type_id in K_TYPES else 4
         self._launch("quantize", (n, _chunks(cols, 1024)), 128, x, *out, cols, lanes_per_scale)
 
-    def rms_norm(self, x: int, weight: int, y: int, n: int, width: int, epsilon: float) -> None:
-        self._launch("rms_norm", (n,), 256, x, 0, weight, 0, y, width, epsilon)
+    def rms_norm(self, x: int, weight: int, y: int, n: int, width: int, epsilon: float, stride: int = 0) -> None:
+        """`stride`: values from one row to the next, where they are parts of wider rows; 0: they touch."""
+        self._launch("rms_norm", (n,), 256, x, 0, weight, 0, y, width, stride or width, epsilon)
+
+    def copy_part(self, x: int, y: int, n: int, x_stride: int, y_stride: int, count: int) -> None:
+        """`count` values of each of n rows; x and y are where the first begin."""
+        self._launch("copy_part", (n,), 128, x, y, x_stride, y_stride, count)
 
     def add_rms_norm(
         self, x: int, residual: int, weight: int, sums: int, y: int, n: int, width: int, epsilon: float
     ) -> None:
         """sums = x + residual; y = its norm. `sums` may be x or residual."""
-        self._launch("rms_norm", (n,), 256, x, residual, weight, sums, y, width, epsilon)
+        self._launch("rms_norm", (n,), 256, x, residual, weight, sums, y, width, width, epsilon)
 
     def rope_table(self, positions: int, frequencies: int, table: int, n: int, pairs: int, magnitude: float) -> None:
         """table: [n, 2, pairs] floats, for every `rope` of this batch with these frequencies."""
@@ -163,6 +172,24 @@ class Operations:
     def matmul(self, w: Matrix, x: Rows, y: int, n: int, bias: int = 0, residual: int = 0) -> None:
         name, grid = f"matmul_{WEIGHT_TYPES[w.type_id]}", (_chunks(w.rows, TILE), _chunks(n, TILE))
         self._launch(name, grid, 128, w.address, 0, 0, 0, 1, *x, bias, residual, y, w.rows, w.cols, n)
+
+    def head_linear(
+        self, w: Matrix, x: Rows, y: int, n: int, heads: int, first: int, rows: int, x_head: int, y_head: int
+    ) -> None:
+        """Of y [n, heads, y_head], a head's first `rows` are W_h times the first w.cols of x [n, heads, x_head].
+
+        Head h has the `rows` rows from h * (w.rows / heads) + first on. x_head: a multiple of 8, of 32 for quantised w.
+        """
+        args = (w.address, *x, y, w.rows // heads, first, rows, w.cols, x_head, y_head)
+        self._launch(f"head_matvec_{WEIGHT_TYPES[w.type_id]}", (_chunks(rows, ROWS_PER_BLOCK), heads, n), 128, *args)
+
+    def head_transposed(
+        self, w: Matrix, x: int, y: int, n: int, heads: int, first: int, rows: int, x_head: int, y_head: int
+    ) -> None:
+        """The same with W_h transposed: of float rows x the first `rows` values of each head, w.cols values of y."""
+        args = (w.address, x, y, w.rows // heads, first, rows, w.cols, x_head, y_head)
+        shared = 4 * (128 // _chunks(w.cols, 32)) * w.cols
+        self._launch(f"head_transposed_{WEIGHT_TYPES[w.type_id]}", (heads, n), 128, *args, shared=shared)
 
     # ---- experts ----
 

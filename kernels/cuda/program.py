@@ -24,6 +24,7 @@ from kernels.cuda.operations import (
     Cache,
     ExpertTable,
     Operations,
+    is_float,
 )
 from kernels.cuda.run import Run, Value, attend, multiply_experts
 
@@ -74,15 +75,20 @@ class CudaProgram:
         weight.address, weight.owner = address, owner
         self._forget_tables(lambda bank: handle in bank.weights)
 
-    def kv_layer(self, kv_heads: int, key_dim: int, value_dim: int, type_id: int, block_tokens: int) -> int:
+    def kv_layer(
+        self, kv_heads: int, key_dim: int, value_dim: int, type_id: int, block_tokens: int, latent: bool = False
+    ) -> int:
         Cache(0, 0, type_id, kv_heads, key_dim, value_dim, block_tokens)  # refuses what no kernel reads
-        self._kv_layers.append(KvLayer((type_id, kv_heads, key_dim, value_dim, block_tokens)))
+        self._kv_layers.append(KvLayer((type_id, kv_heads, key_dim, value_dim, block_tokens), latent))
         return len(self._kv_layers) - 1
 
-    def bind_kv(self, handle: int, keys: Buffer, values: Buffer) -> None:
+    def bind_kv(self, handle: int, keys: Buffer, values: Buffer | None = None) -> None:
         layer = self._kv_layers[handle]
-        (layer.keys, key_owner), (layer.values, value_owner) = (self.memory.borrow(b, 0, 0) for b in (keys, values))
-        layer.owners = key_owner, value_owner
+        if layer.latent != (values is None):
+            raise ValueError(f"bind_kv: KV layer {handle} takes keys{' alone' if layer.latent else ' and values'}")
+        borrowed = [self.memory.borrow(buffer, 0, 0) for buffer in (keys, values) if buffer is not None]
+        layer.keys, layer.values = borrowed[0][0], borrowed[-1][0]
+        layer.owners = tuple(owner for _, owner in borrowed)
 
     def expert_mask(self, experts: int) -> int:
         self._masks.append(np.ones(experts, np.bool_))
@@ -107,13 +113,19 @@ class CudaProgram:
             lambda run: run.operations.embed(self._bound(table).matrix(), run.tokens, run.at(out), run.n)
         )
 
-    def rms_norm(self, x: int, weight: int, out: int, eps: float, group: int = 0) -> None:
+    def rms_norm(self, x: int, weight: int, out: int, eps: float, group: int = 0, groups: int = 0) -> None:
         width, outputs = self._values[x].width, self._follow(x, out)
         group = group or width
+        rest = width - group * groups if groups else 0
+        if rest and groups > 1:
+            raise ValueError("rms_norm: no CUDA kernel for several groups before a rest")
 
         def do(run: Run) -> None:
-            n = run.rows(outputs) * (width // group)
-            run.operations.rms_norm(run.at(x), self._bound(weight).address, run.at(out), n, group, eps)
+            rows = run.rows(outputs)
+            n, stride = (rows, width) if rest else (rows * (width // group), group)
+            run.operations.rms_norm(run.at(x), self._bound(weight).address, run.at(out), n, group, eps, stride)
+            if rest and out != x:
+                run.operations.copy_part(run.at(x) + 4 * group, run.at(out) + 4 * group, rows, width, width, rest)
 
         def add_and_do(run: Run) -> None:
             _, a, b, _ = added
@@ -142,6 +154,30 @@ class CudaProgram:
 
         self._operations.append(do)
 
+    def head_linear(
+        self, x: int, weight: int, out: int, heads: int, first: int, rows: int, transposed: bool = False
+    ) -> None:
+        outputs, w = self._follow(x, out), self._weights[weight]
+        x_head, out_head = self._values[x].width // heads, self._values[out].width // heads
+        taken, made = (rows, w.cols) if transposed else (w.cols, rows)
+        if x_head % (8 if is_float(w.type_id) else 32) or w.cols > 4096:
+            raise ValueError(f"head_linear: no CUDA kernel for heads of {x_head} values, {w.cols} columns")
+
+        def do(run: Run) -> None:
+            matrix, n = self._bound(weight).matrix()._replace(rows=w.rows * w.count), run.rows(outputs)
+            head = (n, heads, first, rows, x_head, out_head)
+            if transposed:
+                run.operations.head_transposed(matrix, run.at(x), run.at(out), *head)
+            else:
+                packed = run.packed(run.at(x), n * heads, x_head, w.type_id)
+                run.operations.head_linear(matrix, packed, run.at(out), *head)
+                run.forget_packed()
+            if x_head > taken:
+                places = run.at(x) + 4 * taken, run.at(out) + 4 * made
+                run.operations.copy_part(*places, n * heads, x_head, out_head, x_head - taken)
+
+        self._operations.append(do)
+
     def rope(
         self,
         x: int,
@@ -151,12 +187,13 @@ class CudaProgram:
         mode: Literal["norm", "neox"],
         frequencies: Floats,
         magnitude: float = 1.0,
+        offset: int = 0,
     ) -> None:
         frequencies = np.array(frequencies, np.float32)
 
         def do(run: Run) -> None:
             table = run.rope_table(frequencies, magnitude)
-            run.operations.rope(run.at(x), table, run.n, heads, head_dim, rope_dim // 2, mode == "neox")
+            run.operations.rope(run.at(x) + 4 * offset, table, run.n, heads, head_dim, rope_dim // 2, mode == "neox")
 
         self._operations.append(do)
 

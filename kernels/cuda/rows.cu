@@ -68,11 +68,12 @@ KERNEL(quantize, 128, (const float* x, int8_t* q, Facts* facts, int cols, int la
 }
 
 // y[n] = s / sqrt(mean(s^2) + epsilon) * weight with s = x[n] + residual[n]. `residual` and `sum_out` (which receives s
-// and may be x or residual) may be null together. grid (n); rows may be parts of a wider row (norms per head).
+// and may be x or residual) may be null together. grid (n); rows may be parts of a wider row (norms per head): each
+// begins `stride` values after the one before.
 KERNEL(rms_norm, 256, (const float* x, const float* residual, const float* weight, float* sum_out, float* y, int width,
-                       float epsilon)) {
+                       int stride, float epsilon)) {
   __shared__ float partial[8];
-  const long long at = (long long)blockIdx.x * width;
+  const long long at = (long long)blockIdx.x * stride;
   const float* from = x + at;
   float squares = 0.0f;
   for (int i = threadIdx.x; i < width; i += 256) {
@@ -134,4 +135,10 @@ KERNEL(scale, 256, (const float* x, float* y, int n, float factor)) {
 KERNEL(select_rows, 256, (const float* x, const int* rows, float* y, int width)) {
   const float* const from = x + (long long)rows[blockIdx.x] * width;
   for (int i = threadIdx.x; i < width; i += blockDim.x) y[(long long)blockIdx.x * width + i] = from[i];
+}
+
+// A part of every row: y[n][i] = x[n][i] for `count` values; x and y point at the first, rows have strides. grid (n).
+KERNEL(copy_part, 128, (const float* x, float* y, int x_stride, int y_stride, int count)) {
+  for (int i = threadIdx.x; i < count; i += blockDim.x)
+    y[(long long)blockIdx.x * y_stride + i] = x[(long long)blockIdx.x * x_stride + i];
 }

@@ -142,7 +142,8 @@ class Run:
 def attend(run: Run, cache: Cache, q: int, out: int, heads: int, scale: float, window: int) -> None:
     """With few tokens a block takes one and a part of its keys, with many a block takes 64 query rows and all keys."""
     per_kv = heads // cache.kv_heads
-    if run.n > MATVEC_MOST and max(cache.key_dim, cache.value_dim) <= 256 and per_kv <= QUERY_ROWS:
+    fits_tiles = max(cache.key_dim, cache.value_dim) <= 256 and per_kv <= QUERY_ROWS and not cache.is_latent
+    if run.n > MATVEC_MOST and fits_tiles:
         items = run.prefill_items(per_kv)
         run.operations.attention_prefill(cache, q, out, run.places, items, heads, scale, window)
         return

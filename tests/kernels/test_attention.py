@@ -35,6 +35,7 @@ class Case:
     kv_type: int = ref.F16
     window: int = 0
     shuffled: bool = False  # the order of tokens in the batch
+    latent: bool = False  # a key's leading values are the value
 
 
 class Layer:
@@ -50,7 +51,8 @@ class Layer:
             self.tables[row, : len(table)] = table
         shape = (self.pool, case.kv_heads, case.block_tokens)
         self.keys = self._raw(rng.standard_normal((*shape, case.key_dim)))
-        self.values = self._raw(rng.standard_normal((*shape, case.value_dim)))
+        if not case.latent:
+            self.values = self._raw(rng.standard_normal((*shape, case.value_dim)))
         tokens = [(s, past + i) for s, (past, new) in enumerate(case.sequences) for i in range(new)]
         if case.shuffled:
             tokens = [tokens[i] for i in rng.permutation(len(tokens))]
@@ -78,11 +80,15 @@ class Layer:
         p: _cpu.Program = tier.module.Program(tier.tier)
         q, k, v = (p.value(x[0].size) for x in (self.q, self.k, self.v))
         out = p.value(c.heads * c.value_dim)
-        kv = p.kv_layer(c.kv_heads, c.key_dim, c.value_dim, c.kv_type, c.block_tokens)
-        p.bind_kv(kv, self.keys, self.values)
+        kv = p.kv_layer(c.kv_heads, c.key_dim, c.value_dim, c.kv_type, c.block_tokens, c.latent)
+        if c.latent:
+            p.bind_kv(kv, self.keys)
+            v = k
+        else:
+            p.bind_kv(kv, self.keys, self.values)
         p.attention(q, k, v, kv, out, c.heads, c.key_dim**-0.5 if scale is None else scale, c.window)
         p.finish()
-        for handle, x in ((q, self.q), (k, self.k), (v, self.v)):
+        for handle, x in ((q, self.q), (v, self.v), (k, self.k))[:: 2 if c.latent else 1]:
             p.write(handle, x.reshape(n, -1))
         p.run(
             tier.module.ThreadPool(threads),
@@ -93,11 +99,12 @@ class Layer:
     def sequence(self, s: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """What the cache holds of sequence s at positions 0 … end - 1: keys and values [end, kv_heads, dim]."""
         table = self.tables[s, : -(-end // self.case.block_tokens)]
-        keys, values = (
-            self._float(raw[table]).transpose(0, 2, 1, 3).reshape(-1, self.case.kv_heads, dim)[:end]
-            for raw, dim in ((self.keys, self.case.key_dim), (self.values, self.case.value_dim))
-        )
-        return keys, values
+
+        def rows(raw: NDArray[np.uint8], dim: int) -> NDArray[np.float32]:
+            return self._float(raw[table]).transpose(0, 2, 1, 3).reshape(-1, self.case.kv_heads, dim)[:end]
+
+        keys = rows(self.keys, self.case.key_dim)
+        return keys, keys[..., : self.case.value_dim] if self.case.latent else rows(self.values, self.case.value_dim)
 
     def check(self, got: NDArray[np.float32]) -> None:
         c, scale = self.case, self.case.key_dim**-0.5
@@ -134,6 +141,13 @@ CASES = [
     Case(sequences=((70, 1), (20, 19)), key_dim=33, value_dim=7),
     *(Case(sequences=((70, 1), (20, 19)), kv_type=t) for t in (ref.F32, ref.Q8_0)),
     *(Case(sequences=((300, 1), (20, 19)), kv_type=t, key_dim=128, value_dim=32) for t in (ref.F32, ref.Q8_0)),
+    *(
+        Case(sequences=((70, 1), (20, 19)), heads=h, kv_heads=1, kv_type=t, key_dim=96, value_dim=64, latent=True)
+        for t in TYPE_NAMES
+        for h in (3, 17)
+    ),
+    Case(sequences=((300, 1), (9, 1), (0, 3)), heads=128, kv_heads=1, key_dim=576, value_dim=512, latent=True),
+    Case(sequences=((40, 1), (5, 7)), heads=40, kv_heads=2, key_dim=20, value_dim=12, latent=True, shuffled=True),
 ]
 
 

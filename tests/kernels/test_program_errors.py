@@ -45,6 +45,7 @@ BAD_RECORDINGS: dict[str, Callable[[Handles], object]] = {
     "rms_norm: weight .* must be one row of F32": lambda h: h.p.rms_norm(h.v8, h.half, h.v8, 1e-5),
     "rms_norm: the size of weight is 8, not 16": lambda h: h.p.rms_norm(h.v16, h.vector, h.v16, 1e-5),
     "rms_norm: group must divide": lambda h: h.p.rms_norm(h.v8, h.vector, h.v8, 1e-5, 3),
+    "rms_norm: groups must be 0..2, not 3": lambda h: h.p.rms_norm(h.v16, h.vector, h.v16, 1e-5, 8, 3),
     "rms_norm: epsilon must not be negative": lambda h: h.p.rms_norm(h.v8, h.vector, h.v8, -1.0),
     "rms_norm: epsilon must be finite": lambda h: h.p.rms_norm(h.v8, h.vector, h.v8, float("inf")),
     "linear: takes 1..64 weights": lambda h: h.p.linear(h.v8, [], [], []),
@@ -63,6 +64,15 @@ BAD_RECORDINGS: dict[str, Callable[[Handles], object]] = {
     "rope: the number of frequencies is 4, not 3": lambda h: h.p.rope(h.v8, 1, 8, 6, "norm", HALVES),
     "rope: every frequency must be finite": lambda h: h.p.rope(h.v8, 1, 8, 8, "norm", HALVES * np.float32("nan")),
     "rope: heads and head_dim must be positive": lambda h: h.p.rope(h.v8, -1, -8, 8, "norm", HALVES),
+    "rope: offset must be 0..2, not 3": lambda h: h.p.rope(h.v8, 1, 8, 6, "norm", HALVES[:3], 1.0, 3),
+    "head_linear: heads must divide": lambda h: h.p.head_linear(h.v8, h.matrix, h.v16, 3, 0, 1),
+    "head_linear: a head has 8 rows, fewer than 4 and 5": lambda h: h.p.head_linear(h.v16, h.matrix, h.v8, 2, 4, 5),
+    "head_linear: x's heads have 4 values": lambda h: h.p.head_linear(h.v8, h.matrix, h.v16, 2, 0, 8),
+    "head_linear: the size of out's heads is 8, not 7": lambda h: h.p.head_linear(h.v16, h.matrix, h.v16, 2, 0, 7),
+    "a latent layer's values are a part of its keys": lambda h: h.p.kv_layer(1, 8, 9, ref.F16, 4, True),
+    "attention: a latent layer's v is its k": lambda h: h.p.attention(
+        h.v8, h.w8, h.v8, h.p.kv_layer(1, 8, 8, ref.F16, 4, True), h.v16, 1, 1.0
+    ),
     "attention: kv names layer 4": lambda h: h.p.attention(h.v32, h.v16, h.v16, 4, h.v32, 4, 1.0),
     "attention: heads must be a multiple of the 2": lambda h: h.p.attention(h.v32, h.v16, h.v16, h.kv, h.v32, 3, 1.0),
     "attention: q's width is 16, not 32": lambda h: h.p.attention(h.v16, h.v16, h.v16, h.kv, h.v32, 4, 1.0),

@@ -69,22 +69,38 @@ def test_rms_norm_by_groups(tier: ref.Kernels, heads: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize(("groups", "dim", "rest"), [(1, 32, 8), (2, 20, 5), (3, 8, 0)])
+def test_rms_norm_of_the_leading_groups(tier: ref.Kernels, groups: int, dim: int, rest: int) -> None:
+    x, weight, width = noise(4, groups * dim + rest), noise(dim, seed=1), groups * dim + rest
+
+    def record(p: _cpu.Program, handles: list[int], out: int) -> None:
+        p.rms_norm(handles[0], ref.bound_weight(p, weight), out, 1e-5, dim, groups)
+
+    got = execute(tier, [x], width, record)
+    expected = ref.rms_norm(x[:, : groups * dim].reshape(4, groups, dim), weight, 1e-5).reshape(4, -1)
+    assert (np.abs(got[:, : groups * dim] - expected) <= (dim / 2 + 8) * U * np.abs(expected)).all()
+    np.testing.assert_array_equal(got[:, groups * dim :], x[:, groups * dim :])
+
+
+@pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("mode", ["norm", "neox"])
 @pytest.mark.parametrize(
-    ("heads", "head_dim", "rope_dim"), [(3, 64, 64), (2, 80, 80), (4, 96, 32), (1, 12, 10), (2, 256, 128)]
+    ("heads", "head_dim", "rope_dim", "offset"),
+    [(3, 64, 64, 0), (2, 80, 80, 0), (4, 96, 32, 0), (1, 12, 10, 0), (2, 256, 128, 0), (3, 96, 32, 64), (1, 21, 6, 7)],
 )
-def test_rope(tier: ref.Kernels, mode: str, heads: int, head_dim: int, rope_dim: int) -> None:
+def test_rope(tier: ref.Kernels, mode: str, heads: int, head_dim: int, rope_dim: int, offset: int) -> None:
     x = noise(5, heads * head_dim)
     frequencies = (10000.0 ** (-np.arange(rope_dim // 2) / (rope_dim // 2))).astype(np.float32)
     p: _cpu.Program = tier.module.Program(tier.tier)
     v = p.value(heads * head_dim)
-    p.rope(v, heads, head_dim, rope_dim, mode, frequencies, 1.25)
+    p.rope(v, heads, head_dim, rope_dim, mode, frequencies, 1.25, offset)
     p.finish()
     p.write(v, x)
     positions = np.array([0, 1, 77, 4095, 131071])
     p.run(tier.module.ThreadPool(2), ref.batch(positions, module=tier.module))
     shaped = x.reshape(5, heads, head_dim)
-    expected = ref.rope(shaped, positions, frequencies, mode, 1.25)
+    turned = ref.rope(shaped[..., offset:], positions, frequencies, mode, 1.25)
+    expected = np.concatenate([shaped[..., :offset], turned], axis=-1)
     # Cosine and sine are rounded twice, each product and the sum once.
     largest = np.sqrt(2) * 1.25 * np.abs(shaped).max(-1, keepdims=True)
     assert (np.abs(p.read(v).reshape(shaped.shape) - expected) <= 6 * U * largest).all()

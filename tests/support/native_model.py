@@ -14,6 +14,7 @@ from engine.models import build_graph, load_spec
 from engine.models.graph import Router
 from engine.runtime.executor import Chunk, make_batch
 from engine.runtime.loaded import assemble
+from tests.support.program_reference import router_scores
 
 Logits = npt.NDArray[np.float32]
 
@@ -30,7 +31,7 @@ class NativeModel:
         tier: str = "auto",
         kv_type: QuantType = QuantType.F16,
     ) -> None:
-        gguf = GGUFFile.open(path)
+        self.gguf = gguf = GGUFFile.open(path)
         spec = load_spec(gguf)
         self.model = assemble(
             gguf, spec, build_graph(spec), context_length=context, threads=threads, tier=tier, kv_type=kv_type
@@ -88,15 +89,18 @@ class NativeModel:
                 scores = program.read(values[op.logits]).copy()
                 layer = int(op.item.split(".")[1])
                 ids = np.ascontiguousarray(ranked[layer][:, : op.top_k])
-                leads += _leads(scores, program.read(values[op.ids]), ids)
+                bias = np.frombuffer(self.gguf.buffer(op.bias), "<f4") if op.bias else None
+                gates, ranks = router_scores(scores, op.gating, bias, (op.groups, op.groups_used))
+                plain = op.gating == "softmax" and not op.bias and op.groups == 1
+                leads += _leads(scores if plain else ranks, program.read(values[op.ids]), ids)
                 program.write(values[op.ids], ids)
-                program.write(values[op.weights], _mix(scores, ids, op))
+                program.write(values[op.weights], _mix(gates, ids, op))
         program.run(pool, batch, begin, -1)
         state.release()
         return program.read(self.model.program.logits).copy(), leads
 
 
-def _leads(scores: Logits, ours: npt.NDArray[np.int32], theirs: npt.NDArray[np.int32]) -> list[float]:
+def _leads(scores: npt.NDArray[np.floating], ours: npt.NDArray[np.int32], theirs: npt.NDArray[np.int32]) -> list[float]:
     """Where two choices of experts differ: the best score that only we took, less the worst that only they took."""
     leads = []
     for row, our_ids, their_ids in zip(scores, ours, theirs, strict=True):
@@ -106,11 +110,9 @@ def _leads(scores: Logits, ours: npt.NDArray[np.int32], theirs: npt.NDArray[np.i
     return leads
 
 
-def _mix(scores: Logits, ids: npt.NDArray[np.int32], op: Router) -> npt.NDArray[np.float32]:
-    """The router's weights for given experts: softmax over all, renormalised over these if the model does so."""
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
-    chosen = np.take_along_axis(weights, ids, axis=1)
+def _mix(gates: npt.NDArray[np.float64], ids: npt.NDArray[np.int32], op: Router) -> npt.NDArray[np.float32]:
+    """The router's weights for given experts: their gates, renormalised over these if the model does so."""
+    chosen = np.take_along_axis(gates, ids, axis=1)
     if op.normalise:
         chosen /= chosen.sum(axis=1, keepdims=True)
     return np.ascontiguousarray(chosen * op.scale, np.float32)

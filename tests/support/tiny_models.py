@@ -93,6 +93,32 @@ class TinyModel:
     def has_biases(self) -> bool:
         return self.family == "qwen2" if self.biases is None else self.biases
 
+    def family_metadata(self) -> dict[str, Any]:
+        """What a family of its own has beside, or in place of, `model_metadata`."""
+        return {}
+
+    def layer_weights(self, layer: int) -> Iterator[Weight]:
+        """Tensors of one layer, their names without "blk.<layer>."."""
+        yield from _attention(self)
+        yield from self.expert_weights() if self.has_experts else self.dense_weights()
+
+    def dense_weights(self, ending: str = "") -> Iterator[Weight]:
+        yield Weight(f"ffn_gate{ending}.weight", (self.feed_forward, self.embedding))
+        yield Weight(f"ffn_up{ending}.weight", (self.feed_forward, self.embedding))
+        yield Weight(f"ffn_down{ending}.weight", (self.embedding, self.feed_forward), "better",
+                     std=self.residual_std(self.feed_forward))  # fmt: skip
+
+    def expert_weights(self) -> Iterator[Weight]:
+        yield Weight("ffn_gate_inp.weight", (self.experts, self.embedding), "float")
+        yield Weight("ffn_gate_exps.weight", (self.experts, self.feed_forward, self.embedding))
+        yield Weight("ffn_up_exps.weight", (self.experts, self.feed_forward, self.embedding))
+        yield Weight("ffn_down_exps.weight", (self.experts, self.embedding, self.feed_forward), "better",
+                     std=self.residual_std(self.feed_forward))  # fmt: skip
+
+    def residual_std(self, row: int) -> float:
+        """Of a matrix that writes into the residual stream."""
+        return 1 / math.sqrt(row * 2 * self.layers)
+
     @property
     def slug(self) -> str:
         """A file name's stem: what differs from the defaults."""
@@ -124,6 +150,8 @@ def tiny_model_builder(model: TinyModel, tokenizer: Path | str) -> GGUFBuilder:
         kind = weight_type(model.mix, weight.role, matrices)
         matrices += weight.role != "float"
         values = weight.values(model.seed)
+        if values.shape[-1] % QuantType[kind].block_elements:
+            kind = "Q8_0"  # as llama.cpp's converter: a type whose blocks fit the row
         raw = quantize(values.reshape(-1, values.shape[-1]), kind)
         builder.tensor(weight.name, values.shape, QuantType[kind], raw.tobytes())
     return builder
@@ -174,7 +202,7 @@ def model_metadata(m: TinyModel) -> dict[str, Any]:
         pairs[f"{a}.rope.scaling.factor"] = m.rope_factor
         if m.rope_scaling == "yarn":
             pairs[f"{a}.rope.scaling.original_context_length"] = max(m.context // 8, 32)
-    return pairs
+    return pairs | m.family_metadata()
 
 
 def _tokenizer_flags(m: TinyModel) -> dict[str, Any]:
@@ -243,7 +271,7 @@ def model_weights(m: TinyModel) -> Iterator[Weight]:
     if m.rope_scaling == "llama3":
         yield Weight("rope_freqs.weight", (m.head_width // 2,), "float", fixed=llama3_factors(m))
     for layer in range(m.layers):
-        for weight in (*_attention(m), *(_experts(m) if m.has_experts else _dense(m))):
+        for weight in m.layer_weights(layer):
             yield dataclasses.replace(weight, name=f"blk.{layer}.{weight.name}")
 
 
@@ -261,28 +289,10 @@ def _attention(m: TinyModel) -> Iterator[Weight]:
     if m.family.startswith("qwen3"):
         yield Weight("attn_q_norm.weight", (m.head_width,), "float", std=0.2, mean=1.2)
         yield Weight("attn_k_norm.weight", (m.head_width,), "float", std=0.2, mean=1.2)
-    yield Weight("attn_output.weight", (m.embedding, q), std=_residual(m, q))
+    yield Weight("attn_output.weight", (m.embedding, q), std=m.residual_std(q))
     if m.output_bias:
         yield Weight("attn_output.bias", (m.embedding,), "float", std=0.1)
     yield Weight("ffn_norm.weight", (m.embedding,), "float", std=0.1, mean=1.0)
-
-
-def _dense(m: TinyModel) -> Iterator[Weight]:
-    yield Weight("ffn_gate.weight", (m.feed_forward, m.embedding))
-    yield Weight("ffn_up.weight", (m.feed_forward, m.embedding))
-    yield Weight("ffn_down.weight", (m.embedding, m.feed_forward), "better", std=_residual(m, m.feed_forward))
-
-
-def _experts(m: TinyModel) -> Iterator[Weight]:
-    yield Weight("ffn_gate_inp.weight", (m.experts, m.embedding), "float")
-    yield Weight("ffn_gate_exps.weight", (m.experts, m.feed_forward, m.embedding))
-    yield Weight("ffn_up_exps.weight", (m.experts, m.feed_forward, m.embedding))
-    yield Weight("ffn_down_exps.weight", (m.experts, m.embedding, m.feed_forward), "better",
-                 std=_residual(m, m.feed_forward))  # fmt: skip
-
-
-def _residual(m: TinyModel, row: int) -> float:
-    return 1 / math.sqrt(row * 2 * m.layers)
 
 
 def llama3_factors(m: TinyModel) -> tuple[float, ...]:

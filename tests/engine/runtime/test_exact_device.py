@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from engine.runtime.placement import Placement
 from tests.support.hybrid_model import HybridModel, banks_of, items_of
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import NativeModel
+from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -19,10 +21,17 @@ MODEL = TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256, experts=4, voc
 TOKENS = np.random.default_rng(2).integers(0, 256, 6).tolist()
 
 
-@pytest.mark.parametrize("slots", [4, 2], ids=["all on the device", "two experts on the CPU"])
-def test_logits_are_the_cpus(tiny_models: Write, slots: int) -> None:
+LATENT = TinyDeepSeek2(mix="Q8_0", layers=1, experts=4, vocabulary=256, dense_layers=0, plain=32, value=32, rank=64)
+
+
+@pytest.mark.parametrize(
+    ("tiny", "slots"),
+    [(MODEL, 4), (MODEL, 2), (LATENT, 2), (replace(LATENT, split=False, sigmoid=False, groups=1), 4)],
+    ids=["all on the device", "two experts on the CPU", "latent attention", "latent attention, one matrix"],
+)
+def test_logits_are_the_cpus(tiny_models: Write, tiny: TinyModel, slots: int) -> None:
     """Within the bound for two engines that round activations apart."""
-    path = tiny_models(MODEL)
+    path = tiny_models(tiny)
     reference = NativeModel(path).logits(TOKENS)
     model = HybridModel(path, context=64, kernels="exact")
     assert model.device.label == "emulated (exact kernels)"
@@ -30,7 +39,7 @@ def test_logits_are_the_cpus(tiny_models: Write, slots: int) -> None:
     model.place(Placement(items, dict.fromkeys(banks_of(model.graph), slots)))
     state = model.new_state()
     ours = np.concatenate([model.extend(state, TOKENS[:4]), *(model.extend(state, [token]) for token in TOKENS[4:])])
-    limit = bounds(reference, "Q8_0", MODEL.layers)
+    limit = bounds(reference, "Q8_0", tiny.layers)
     assert np.sqrt(np.mean((ours - reference) ** 2)) <= limit.rms
     assert np.abs(ours - reference).max() <= limit.largest
     state.release()

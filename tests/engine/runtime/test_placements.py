@@ -12,6 +12,7 @@ import pytest
 from engine.runtime.placement import Placement
 from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
 from tests.support.native_model import Logits, NativeModel
+from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import FAMILIES, TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -25,9 +26,12 @@ def assert_same(ours: Logits, reference: Logits) -> None:
     assert np.abs(ours - reference).max() <= 1e-3 * reference.std()
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+MODELS = [*(TinyModel(family, layers=3) for family in FAMILIES), TinyDeepSeek2(layers=3)]
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=lambda model: model.family)
 def path(request: pytest.FixtureRequest, tiny_models: Write) -> Path:
-    return tiny_models(TinyModel(request.param, layers=3))
+    return tiny_models(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,7 @@ class Shape:
     value_dim: int
     block_tokens: int
     lengths: tuple[int, ...]  # positions of every sequence, the new ones included
+    latent: bool = False  # a key's leading values are the value
 
     @property
     def tables(self) -> NDArray[np.int32]:
@@ -49,6 +50,7 @@ SHAPES = {
     "grouped": Shape(6, 2, 32, 64, 5, (1, 23)),
     "many heads": Shape(11, 1, 64, 32, 16, (40,)),
     "alone": Shape(2, 2, 96, 96, 32, (7, 33)),
+    "latent": Shape(17, 1, 96, 64, 8, (3, 29), latent=True),
 }
 
 
@@ -67,6 +69,8 @@ class Filled:
             machine.put(np.zeros((blocks, shape.kv_heads, shape.block_tokens, row_bytes(type_name, dim)), np.uint8))
             for dim in self.dims
         )
+        if shape.latent:
+            self.v_raw = self.k_raw
         dims = (shape.kv_heads, *self.dims, shape.block_tokens)
         self.cache = Cache(self.k_raw, self.v_raw, TYPES[type_name], *dims)
         order = rng.permutation(n)
@@ -85,7 +89,8 @@ class Filled:
         p = np.arange(self.shape.lengths[sequence])
         size = self.shape.block_tokens
         found = raw[self.tables[sequence, p // size], :, p % size]
-        return dequantize(found.reshape(-1, found.shape[-1]), self.type_name).reshape(len(p), -1, dim)
+        rows = dequantize(found.reshape(-1, found.shape[-1]), self.type_name)
+        return rows.reshape(len(p), self.shape.kv_heads, -1)[..., :dim]
 
 
 @pytest.mark.parametrize("type_name", TYPES)
@@ -96,14 +101,16 @@ def test_cache_is_filled_as_on_the_cpu(machine: Machine, shape: Shape, type_name
     program = _cpu.Program("scalar")
     widths = [shape.heads * shape.key_dim, k[0].size, v[0].size, shape.heads * shape.value_dim]
     q_value, k_value, v_value, out = (program.value(width) for width in widths)
-    layer = program.kv_layer(shape.kv_heads, *filled.dims, TYPES[type_name], shape.block_tokens)
-    keys, values = np.zeros_like(filled.keys), np.zeros_like(filled.values)
-    program.attention(q_value, k_value, v_value, layer, out, shape.heads, 1.0)
+    layer = program.kv_layer(shape.kv_heads, *filled.dims, TYPES[type_name], shape.block_tokens, shape.latent)
+    keys = np.zeros_like(filled.keys)
+    values = keys if shape.latent else np.zeros_like(filled.values)
+    program.attention(q_value, k_value, k_value if shape.latent else v_value, layer, out, shape.heads, 1.0)
     program.finish()
-    program.bind_kv(layer, keys, values)
+    program.bind_kv(layer, *((keys,) if shape.latent else (keys, values)))
     program.write(q_value, np.zeros((len(k), widths[0]), np.float32))
     program.write(k_value, k.reshape(len(k), -1))
-    program.write(v_value, v.reshape(len(v), -1))
+    if not shape.latent:
+        program.write(v_value, v.reshape(len(v), -1))
     tables = np.where(filled.tables == 1 << 30, 0, filled.tables)
     program.run(_cpu.ThreadPool(1), reference.batch(positions, sequences, tables))
     np.testing.assert_array_equal(filled.keys, keys)

@@ -136,3 +136,33 @@ def test_embedding_dequantises_rows(machine: Machine, name: str) -> None:
             assert (np.abs(out[i] - expected[token]) <= bound[token]).all(), token
         else:
             assert np.isnan(out[i]).all(), token
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("name", TYPES)
+def test_a_product_per_head(machine: Machine, name: str, transposed: bool) -> None:
+    """Each head's rows lie in the middle of all rows; what of a head is left over is none of the product's."""
+    rng = np.random.default_rng(4)
+    heads, head_rows, first, rows, n = 3, 21, 4, 13, 2
+    cols = 40 if name in FLOAT_TYPES else 2 * block_elements(name)
+    taken, made = (rows, cols) if transposed else (cols, rows)
+    x_head = taken + 11 if transposed else taken + 32
+    raw = random_blocks(name, heads * head_rows, cols, rng)
+    w = matrix(machine, raw, name, cols)
+    part = slice(first, first + rows)
+    weights = dequantize(raw, name).astype(np.float64).reshape(heads, head_rows, cols)[:, part]
+    sizes = magnitude(raw, name).reshape(heads, head_rows, cols)[:, part]
+    x = rng.standard_normal((n * heads, x_head), dtype=np.float32)
+    out = machine.put(np.full((n, heads, made), np.nan, np.float32))
+    dims = (n, heads, first, rows, x_head, made)
+    if transposed:
+        operand = x.astype(np.float64)
+        machine.operations.head_transposed(w, machine.put(x), out, *dims)
+    else:
+        given, operand = packed(machine, x, name)
+        machine.operations.head_linear(w, given, out, *dims)
+    operand = operand.reshape(n, heads, x_head)[..., :taken]
+    product = "hrc,nhr->nhc" if transposed else "hrc,nhc->nhr"
+    expected = np.einsum(product, weights, operand)
+    bound = (taken + 16) * 2.0**-24 * np.einsum(product, sizes, np.abs(operand))
+    assert (np.abs(machine.get(out) - expected) <= bound).all()

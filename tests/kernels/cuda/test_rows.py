@@ -67,6 +67,17 @@ def test_glu(machine: Machine, activation: int) -> None:
     assert (np.abs(machine.get(out) - expected) <= bound).all()
 
 
+def test_a_norm_of_a_part_of_each_row_and_a_copy_of_the_rest(machine: Machine) -> None:
+    x, weight = random(5, 41), random(24, seed=1)
+    out = machine.put(np.full((5, 41), np.nan, np.float32))
+    given = machine.put(x)
+    machine.operations.rms_norm(given, machine.put(weight), out, 5, 24, 1e-5, 41)
+    machine.operations.copy_part(given + 4 * 24, out + 4 * 24, 5, 41, 41, 17)
+    expected = reference.rms_norm(x[:, :24], weight, 1e-5)
+    assert (np.abs(machine.get(out)[:, :24] - expected) <= 20 * EPS * np.abs(expected)).all()
+    np.testing.assert_array_equal(machine.get(out)[:, 24:], x[:, 24:])
+
+
 @pytest.mark.parametrize("span", [1, 7, 64])
 def test_one_gate_for_several_neighbours(machine: Machine, span: int) -> None:
     gate, up = random(5), random(5 * span, seed=1)
