@@ -29,7 +29,7 @@ from app.settings.values import Settings
 from app.store.store_thread import StoreThread
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
-from app.translation import install_language, tr
+from app.translation import engine_text, install_language, tr
 from engine.messages import EngineStopped, Notice
 
 
@@ -106,7 +106,7 @@ class AppContext(QObject):
         self.telemetry.start()
         self.background.run_in_background(_warm_up)
         if unread := [*self.settings.problems, *filter(None, [self.presets.problem])]:
-            self.problems.show(Problem("settings", "\n".join(unread), serious=False))
+            self.problems.show(Problem("settings", engine_text("\n".join(unread)), serious=False))
         if self.crash_handler.crashed_before:
             self._tell_crash()
         self.garbage.freeze()
@@ -131,7 +131,8 @@ class AppContext(QObject):
         for _, event in arrivals:
             self.models.handle(event)
             if isinstance(event, Notice):
-                self.problems.show(Problem("notice", event.text, remedy=event.remedy, serious=False))
+                text, remedy = engine_text(event.text), engine_text(event.remedy)
+                self.problems.show(Problem("notice", text, remedy=remedy, serious=False))
             elif isinstance(event, EngineStopped) and event.error is not None:
                 again = Action(tr("Start the engine again"), self.models.start_again, primary=True)
                 self.problems.show(Problem.from_info("engine", event.error, (again,)))

@@ -14,7 +14,7 @@ from app.environment import DataFolder
 from app.model_files import ModelFile, find_models
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.messages import (
     EngineStopped,
     Event,
@@ -153,7 +153,7 @@ class ModelController(QObject):
 
     def _show_warnings(self, info: ModelInfo) -> None:
         if info.warnings:
-            self._problems.show(Problem(PROBLEM, "\n".join(info.warnings), serious=False))
+            self._problems.show(Problem(PROBLEM, engine_text("\n".join(info.warnings)), serious=False))
 
     # --- what happens at start ---
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from PySide6.QtCore import QObject, Signal
 
+from app.translation import engine_text
 from engine.errors import EngineError
 from engine.messages import ErrorInfo
 
@@ -34,12 +35,12 @@ class Problem:
 
     @classmethod
     def from_info(cls, key: str, info: ErrorInfo, actions: tuple[Action, ...] = ()) -> Problem:
-        return cls(key, info.cause, info.done, info.remedy, actions)
+        return cls(key, *map(engine_text, (info.cause, info.done, info.remedy)), actions)
 
     @classmethod
     def from_exception(cls, key: str, error: BaseException, actions: tuple[Action, ...] = ()) -> Problem:
         if isinstance(error, EngineError):
-            return cls(key, error.cause, error.done, error.remedy, actions)
+            return cls(key, *map(engine_text, (error.cause, error.done, error.remedy)), actions)
         return cls.from_info(key, ErrorInfo.from_exception(error), actions)
 
 

@@ -30,6 +30,7 @@ class ShortcutsDialog(QDialog):
             grid.addWidget(label, number, 1, Qt.AlignmentFlag.AlignRight)
         grid.setRowStretch(grid.rowCount(), 1)
         scroll = QScrollArea(self)
+        scroll.setAccessibleName(self.windowTitle())
         scroll.setObjectName("page")
         scroll.setFrameShape(QScrollArea.Shape.NoFrame)
         scroll.setWidgetResizable(True)

@@ -1,6 +1,7 @@
 """Words for the screen: English in the source, other languages through Qt's translations.
 
-A language is one Qt Linguist file (assets/translations/tessera_*.ts), read as it stands.
+A language is two Qt Linguist files, read as they stand: the window's words (assets/translations/tessera_*.ts) and what
+the engine says (engine_*.ts).
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.assets import TRANSLATIONS
+from app.engine_words import EngineWords
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QCoreApplication, QTranslator
 
 CONTEXT = "Tessera"
+ENGINE_CONTEXT = "Engine"
 SOURCE_LANGUAGE = "en"
 
 
@@ -25,8 +28,29 @@ def tr(text: str, **values: object) -> str:
     return translated.format(**values) if values else translated
 
 
+def engine_text(text: str) -> str:
+    """What the engine says (an error, a reason, a warning) in the owner's language, where it is known there.
+
+    Also what is said by parts of the window that know no language yet: the settings, before they are read.
+    """
+    core = sys.modules.get("PySide6.QtCore")
+    if core is None or not text:
+        return text
+    translated: str = core.QCoreApplication.translate(ENGINE_CONTEXT, text)
+    return translated
+
+
+def error_text(error: BaseException) -> str:
+    """An error as one paragraph, in the owner's language."""
+    return engine_text(str(error))
+
+
 def translation_file(language: str) -> Path:
     return TRANSLATIONS / f"tessera_{language}.ts"
+
+
+def engine_translation_file(language: str) -> Path:
+    return TRANSLATIONS / f"engine_{language}.ts"
 
 
 def read_translations(path: Path) -> dict[str, str]:
@@ -71,16 +95,21 @@ def _make_translator(words: dict[str, str], language: str) -> Any:
     from PySide6.QtCore import QLibraryInfo, QTranslator
 
     class Dictionary(QTranslator):
-        """Our own words, and Qt's for the buttons and menus that it makes itself."""
+        """Our own words, the engine's, and Qt's for the buttons and menus that it makes itself."""
 
         def __init__(self) -> None:
             super().__init__()
+            self._engine: EngineWords | None = None  # read when the engine first has something to say
             self._qt = QTranslator(self)
             self._qt.load(f"qtbase_{language}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath))
 
         def translate(self, context: str, source: str, disambiguation: str = "", n: int = -1) -> str | None:
             if context == CONTEXT:
                 return words.get(source)
+            if context == ENGINE_CONTEXT:
+                if self._engine is None:
+                    self._engine = EngineWords(read_translations(engine_translation_file(language)))
+                return self._engine.translated(source)
             return self._qt.translate(context, source, disambiguation, n) or None
 
         def isEmpty(self) -> bool:

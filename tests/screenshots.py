@@ -236,10 +236,15 @@ def take(folder: Path, scale: int, wanted: list[str]) -> None:
     application.setStyle(QStyleFactory.create("Fusion"))
     for language, theme in product(("en", "zh_CN"), ("light", "dark")):
         stage = Stage(application, theme, language)
+        left = set(wanted)
         only_memory = wanted and all(name.startswith("memory") for name in wanted)
         for name, widget in memory_pages(stage) if only_memory else pages(stage):
             if not wanted or name in wanted:
                 widget.grab().save(str(folder / f"{name}-{theme}-{language}-{scale}x.png"))
+            left.discard(name)
+            if wanted and not left:
+                break
+        stage.stop()
 
 
 def main() -> None:

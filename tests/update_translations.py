@@ -8,20 +8,21 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from app.assets import TRANSLATIONS
-from app.translation import CONTEXT
+from app.translation import CONTEXT, ENGINE_CONTEXT
+from tests.support.engine_texts import engine_texts
 from tests.support.translatable import strings
 
 
-def update(path) -> int:
-    """Rewrite one file; returns how many strings are unfinished."""
+def update(path, name, texts) -> int:
+    """Rewrite one file of the context `name`; returns how many of `texts` are unfinished."""
     tree = ElementTree.parse(path)
     known = {message.findtext("source"): message.find("translation") for message in tree.getroot().iter("message")}
     language = tree.getroot().get("language", "")
     root = ElementTree.Element("TS", version="2.1", language=language, sourcelanguage="en")
     context = ElementTree.SubElement(root, "context")
-    ElementTree.SubElement(context, "name").text = CONTEXT
+    ElementTree.SubElement(context, "name").text = name
     unfinished = 0
-    for text in strings():
+    for text in texts:
         message = ElementTree.SubElement(context, "message")
         ElementTree.SubElement(message, "source").text = text
         translation = ElementTree.SubElement(message, "translation")
@@ -38,8 +39,9 @@ def update(path) -> int:
 
 
 def main() -> None:
-    for path in sorted(TRANSLATIONS.glob("*.ts")):
-        print(f"{path.name}: {update(path)} unfinished")
+    for pattern, name, texts in (("tessera_*.ts", CONTEXT, strings()), ("engine_*.ts", ENGINE_CONTEXT, engine_texts())):
+        for path in sorted(TRANSLATIONS.glob(pattern)):
+            print(f"{path.name}: {update(path, name, texts)} unfinished")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.chat.generation import Generation
 from app.store.records import Message, Status
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.messages import FinishReason
 
 
@@ -104,7 +104,7 @@ def notes(message: Message) -> list[tuple[str, bool]]:
     found: list[tuple[str, bool]] = []
     if trimmed := details.get("trimmed_messages"):
         found.append((tr("{count} of the oldest messages were left out to fit the context.", count=trimmed), False))
-    found.extend((str(warning), False) for warning in details.get("warnings", ()))
+    found.extend((engine_text(str(warning)), False) for warning in details.get("warnings", ()))
     if message.status is Status.INTERRUPTED:
         found.append((tr("Tessera ended while this answer was being written. What had come is kept."), False))
     if error := details.get("error"):
@@ -113,7 +113,7 @@ def notes(message: Message) -> list[tuple[str, bool]]:
 
 
 def error_words(error: Mapping[str, Any]) -> str:
-    return str(error.get("cause", ""))
+    return engine_text(str(error.get("cause", "")))
 
 
 def format_speed(speed: float) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from app.library.library_controller import LibraryController
+from app.translation import error_text
 
 if TYPE_CHECKING:
     from app.library.hub_services import Header
@@ -168,7 +169,7 @@ class CardController(QObject):
                 self.description = text
                 self.description_changed.emit()
 
-        self._library.background.run_in_background(work, show, lambda error: show(str(error)))
+        self._library.background.run_in_background(work, show, lambda error: show(error_text(error)))
 
     def download(self, model: LogicalModel) -> None:
         services, card = self._library.services, self.card

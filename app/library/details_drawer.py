@@ -12,7 +12,7 @@ from app.library.entry_words import MOODS, fact_rows, state_words
 from app.library.metadata_table import MetadataTable
 from app.library.pill import Pill
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
     from engine.hub.library import LibraryEntry
@@ -97,13 +97,14 @@ class DetailsDrawer(QScrollArea):
         self.setVisible(entry is not None)
         if entry is None:
             return
+        why = engine_text(entry.why)
         self.title.setText(entry.title)
-        self.pill.show_text(state_words(entry), MOODS[entry.state.name], entry.why)
-        self.why.setText(entry.why)
+        self.pill.show_text(state_words(entry), MOODS[entry.state.name], why)
+        self.why.setText(why)
         self.why.setVisible(bool(entry.why))
         self._show_facts(fact_rows(entry))
         quirks = entry.facts.quirks if entry.facts is not None else ()
-        self.quirks.setText("\n".join(f"•  {quirk}" for quirk in quirks))
+        self.quirks.setText("\n".join(f"•  {engine_text(quirk)}" for quirk in quirks))
         self.quirks.setVisible(bool(quirks))
         self._show_buttons(entry)
         if entry.path != self._shown:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMessageBox, QProgres
 from app.library.pill import Mood, Pill
 from app.model_files import format_bytes
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
     from engine.hub.downloads import DownloadStatus
@@ -106,7 +106,7 @@ class DownloadRow(QFrame):
         self.words.setToolTip(
             "\n".join(f"{one.name}: {format_bytes(one.done)} / {format_bytes(one.size)}" for one in status.files)
         )
-        self.note.setText(status.note)
+        self.note.setText(engine_text(status.note))
         self.note.setVisible(bool(status.note))
         if before is None or before.state is not status.state:
             self._show_buttons(state)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSortFilterProxyModel, Qt
 from PySide6.QtGui import QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QLineEdit, QTableView, QVBoxLayout, QWidget
 
-from app.translation import tr
+from app.translation import error_text, tr
 
 LONGEST = 300
 
@@ -80,7 +80,7 @@ def _text(metadata, key: str) -> str:
     try:
         value = metadata[key]
     except Exception as error:
-        return str(error)
+        return error_text(error)
     if isinstance(value, str | int | float):
         return str(value)
     shown = ", ".join(str(value[index]) for index in range(min(8, len(value))))

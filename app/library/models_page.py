@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from PySide6.QtCore import QSize, QTimer, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDropEvent, QShowEvent
+from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDropEvent, QFocusEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
@@ -54,11 +54,14 @@ class ModelsPage(QWidget):
         self._clock = QTimer(self)
         self._clock.setInterval(100)
         self._clock.timeout.connect(lambda: self.drawer.show_verifying(self._progress[0] / max(1, self._progress[1])))
-        self.setFocusProxy(self.table)
         self._lay_out()
         library.entries_changed.connect(self.show_entries)
         library.downloads_changed.connect(self._downloads_changed)
         self.show_entries()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """To the table; as the page's focus proxy it would keep Tab from the search field."""
+        self.table.setFocus(event.reason())
 
     def _lay_out(self) -> None:
         left = QWidget(self)

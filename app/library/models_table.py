@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 from app.library.entry_words import MOODS, context_words, family_words, last_used_words, state_words
 from app.model_files import format_bytes
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
     from engine.hub.library import LibraryEntry
@@ -69,7 +69,7 @@ class LibraryTableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return self._words(entry, column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return entry.why or str(entry.path)
+            return engine_text(entry.why) or str(entry.path)
         if role == Qt.ItemDataRole.ForegroundRole and column != NAME:
             mood = MOODS[entry.state.name] if column == STATE else "quiet"
             return QColor(getattr(self._theme.colors, _COLORS[mood]))

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.library.pill import Mood, Pill
 from app.model_files import format_bytes
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
     from engine.hub.fit import Fit
@@ -67,17 +67,17 @@ class QuantRow(QFrame):
     def show_fit(self, fit: Fit, recommended: bool) -> None:
         model = self.model
         if model.problem:
-            self.pill.show_text(tr("In pieces"), "bad", model.problem)
+            self.pill.show_text(tr("In pieces"), "bad", engine_text(model.problem))
         elif model.missing:
             numbers = ", ".join(str(number) for number in model.missing)
             self.pill.show_text(
                 tr("Incomplete"), "bad", tr("Shard {numbers} is not in the repository.", numbers=numbers)
             )
         else:
-            reason = fit.reason
+            reason = engine_text(fit.reason)
             if not fit.from_header:
                 reason += " " + tr("Estimated from the size; press the row to read the file's own header.")
-            self.pill.show_text(fit.label, _MOODS[fit.kind.value], reason)
+            self.pill.show_text(engine_text(fit.label), _MOODS[fit.kind.value], reason)
         self.button.setObjectName("primary" if recommended and self.button.isEnabled() else "secondary")
         self.button.style().unpolish(self.button)
         self.button.style().polish(self.button)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, Qt
 
-from app.translation import tr
+from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
     from engine.hub.catalogue import CatalogueModel
@@ -64,7 +64,7 @@ def curated_row(model: CatalogueModel) -> ResultRow:
     if model.active_billions is not None:
         size += tr(", {active} active", active=f"{model.active_billions:g}")
     facts = f"{size}  ·  {model.quantization}, ≈ {model.gigabytes:g} GB"
-    return ResultRow(model.repository, model.title, model.why, facts, wanted_file=model.file)
+    return ResultRow(model.repository, model.title, engine_text(model.why), facts, wanted_file=model.file)
 
 
 def found_row(found: RepositorySummary) -> ResultRow:

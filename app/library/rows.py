@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from app.translation import engine_text, tr
+
 if TYPE_CHECKING:
     from engine.hub.downloads import DownloadStatus
     from engine.hub.library import LibraryEntry
@@ -33,7 +35,7 @@ def table_entries(entries: Sequence[LibraryEntry], statuses: Sequence[DownloadSt
                 quantization=quantization_label(one.name),
                 size=one.size,
                 state=EntryState.DOWNLOADING if one.state is not State.PAUSED else EntryState.INCOMPLETE,
-                why=f"{one.state.value}, {percent} %. {one.note}".strip(),
+                why=f"{tr(one.state.value)}, {percent} %. {engine_text(one.note)}".strip(),
                 origin="Tessera",
                 ours=True,
                 verified=False,

@@ -20,7 +20,7 @@ from app.placement.figures import Figure
 from app.placement.placement_controller import Answer
 from app.placement.words import gib, not_known, percent, speed
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.messages import GenerationStats
 
 GiB, MiB = 1 << 30, 1 << 20
@@ -206,7 +206,7 @@ class BudgetCard(QFrame):
         if not self.field.hasFocus():
             self._set_field(preview.budget)
         plan = preview.plan
-        self.next_words.setText(preview.problem if plan is None else _advice(answer))
+        self.next_words.setText(engine_text(preview.problem) if plan is None else _advice(answer))
         self.next_words.setVisible(bool(self.next_words.text()))
         depth = tr("predicted at {depth} tokens", depth=f"{answer.outlook.work.depth:,}")
         if plan is None:
@@ -263,4 +263,6 @@ class BudgetCard(QFrame):
 
 def _advice(answer: Answer) -> str:
     plan = answer.preview.plan
-    return plan.notes[-1] if plan is not None and plan.notes and answer.outlook.hardware.gpu is not None else ""
+    if plan is None or not plan.notes or answer.outlook.hardware.gpu is None:
+        return ""
+    return engine_text(plan.notes[-1])

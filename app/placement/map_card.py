@@ -21,7 +21,7 @@ from app.placement.map_table import PLACE_WORDS, MapTable, MapTableModel
 from app.placement.map_view import MapView
 from app.placement.words import gib
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.placement.plan import PlacementPlan
 
 FACTS = 36  # pixels for two lines, so that nothing below moves when they change
@@ -144,7 +144,8 @@ class MapCard(QFrame):
 
     def show_reasons(self, plan: PlacementPlan) -> None:
         """Sentences of the plan, by item."""
-        self._reasons = {p.item.key: p.reason for p in plan.items} | {e.bank.key: e.reason for e in plan.experts}
+        items = {placed.item.key: engine_text(placed.reason) for placed in plan.items}
+        self._reasons = items | {placed.bank.key: engine_text(placed.reason) for placed in plan.experts}
 
     def show_hint(self, words: str) -> None:
         """What stands below while no cell is under the pointer."""

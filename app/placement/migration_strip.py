@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.placement.words import gib
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.messages import MigrationProgress, PlacementRolledBack
 
 GiB, MiB = 1 << 30, 1 << 20
@@ -68,9 +68,10 @@ class MigrationStrip(QFrame):
         self._mood(serious=True)
         step = GiB if event.gpu_bytes >= 2 * GiB else max(MiB, event.gpu_bytes // 8 // MiB * MiB)
         self._lower = max(0, event.gpu_bytes - step)
-        self.words.setText(event.error.cause)
+        self.words.setText(engine_text(event.error.cause))
         before = tr("The budget before, {size}, is in force again.", size=gib(event.residency.budget_bytes))
-        self.rest.setText(" ".join(part for part in (event.error.done, before, event.error.remedy) if part))
+        parts = (engine_text(event.error.done), before, engine_text(event.error.remedy))
+        self.rest.setText(" ".join(part for part in parts if part))
         self.rest.show()
         self.bar.hide()
         self.button.setText(tr("Try {size} lower", size=gib(event.gpu_bytes - self._lower).replace(".0", "")))

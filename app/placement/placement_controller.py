@@ -18,6 +18,7 @@ from app.environment import DataFolder
 from app.model_controller import ModelController
 from app.placement.live_placement import LivePlacement
 from app.settings.values import Settings
+from app.translation import error_text
 from engine.errors import EngineError
 
 if TYPE_CHECKING:
@@ -245,7 +246,8 @@ class PlacementController(QObject):
             return
         name = Path(self._wish.path).name if self._wish is not None else ""
         self._wish = self.answer = None
-        self.model_missing.emit(f"{name}: {error}" if name else str(error))
+        words = error_text(error)
+        self.model_missing.emit(f"{name}: {words}" if name else words)
 
 
 def _read_shape(path: str) -> ModelShape:

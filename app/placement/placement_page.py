@@ -50,6 +50,7 @@ class PlacementPage(QScrollArea):
     ) -> None:
         super().__init__()
         self.setObjectName("page")
+        self.setAccessibleName(tr("Memory"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self._theme, self._controller, self._models = theme, controller, models

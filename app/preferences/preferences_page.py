@@ -25,7 +25,7 @@ from app.preferences.setting_row import SettingRow
 from app.settings.table import SETTINGS
 from app.settings.values import Settings
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import error_text, tr
 
 PAGE_WIDTH = 720
 
@@ -34,6 +34,7 @@ class PreferencesPage(QScrollArea):
     def __init__(self, theme: Theme, settings: Settings, models: ModelController) -> None:
         super().__init__()
         self.setObjectName("page")
+        self.setAccessibleName(tr("Settings"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self._settings = settings
@@ -123,7 +124,7 @@ class PreferencesPage(QScrollArea):
         try:
             self._settings.set(name, value)
         except ValueError as error:
-            self._say(str(error))
+            self._say(error_text(error))
             self.rows[name].show_value(self._settings[name])
 
     def _changed_elsewhere(self, name: str, value: object) -> None:
@@ -192,7 +193,7 @@ class PreferencesPage(QScrollArea):
             try:
                 self._settings.set(setting.name, value)
             except ValueError as error:
-                problems.append(str(error))
+                problems.append(error_text(error))
         self._say(" ".join([tr("The settings were read from {path}.", path=path), *problems]))
 
     def _ask_export(self) -> None:

@@ -10,7 +10,7 @@ from app.telemetry.history import Trace
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.trace_view import TraceView
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 
 COLUMNS = 5
 _TRACES = {
@@ -62,7 +62,7 @@ class TracesCard(QFrame):
             view.show_values(self._feed.history.values[trace])
         snapshot = self._feed.snapshot
         if snapshot is not None:
-            self.why.setText(snapshot.gpu_problem)
+            self.why.setText(engine_text(snapshot.gpu_problem))
             self.why.setVisible(bool(snapshot.gpu_problem))
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -58,14 +58,15 @@ class Shard:
         lost = self._region is not None and self._region.lost
         if not lost and (status.st_size, status.st_mtime_ns) == self._stamp:
             return
+        name = display_name(self.path)
         if status.st_size < self.file_bytes:
-            what = f"was cut from {self.file_bytes} to {status.st_size} bytes by another program"
+            cause = f"{name} was cut from {self.file_bytes} to {status.st_size} bytes by another program while in use."
         elif lost:
-            what = "could not be read; its disk may be failing or disconnected"
+            cause = f"{name} could not be read while in use; its disk may be failing or disconnected."
         else:
-            what = "was changed by another program"
+            cause = f"{name} was changed by another program while in use."
         raise FileChangedError(
-            f"{display_name(self.path)} {what} while in use.",
+            cause,
             done="What was computed from it was thrown away.",
             remedy="Load the model again; if that fails, download the file again.",
         )

@@ -174,7 +174,7 @@ class FileDownload:
             raise ServerError("The connection ended early.")
 
     def _wait(self, seconds: float, reason: str) -> None:
-        self.waiting = f"{reason} Next try in {seconds:.0f} s." if seconds >= 1 else reason
+        self.waiting = " ".join([reason, f"Next try in {seconds:.0f} s."]) if seconds >= 1 else reason
         self.stop.wait(seconds)
         self._check_stop()
 

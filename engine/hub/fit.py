@@ -89,7 +89,8 @@ def estimate_fit(file_bytes: int, facts: ModelFacts | None, machine: Machine, pr
     speed = predict(facts, file_bytes, context) if predict and facts and kind is not FitKind.SHORT else None
     if speed is not None:
         label = f"{label}: ~{speed:.0f} tok/s predicted"
-    return Fit(kind, label, f"{parts} {where} This machine has {has}.", needed, speed, facts is not None)
+    reason = " ".join([parts, where, f"This machine has {has}."])
+    return Fit(kind, label, reason, needed, speed, facts is not None)
 
 
 def _place(needed: int, ram: int, vram: int) -> tuple[FitKind, str, str]:

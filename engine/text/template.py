@@ -115,7 +115,7 @@ class ChatTemplate:
                 warnings.append(change)
             return text
         reason = first.cause if first else "The chat template leaves messages out."
-        warnings.append(f"{reason} {self.fallback.name} is used instead.")
+        warnings.append(" ".join([reason, f"{self.fallback.name} is used instead."]))
         return None
 
     def _render_once(self, messages: Messages, reasoning: bool | None) -> str:

@@ -186,9 +186,11 @@ class Tokenizer:
         pre = self.metadata("tokenizer.ggml.pre")
         if pre not in (None, "", "default"):
             return ()
-        state = "does not name its pre-tokenizer" if not pre else 'names its pre-tokenizer only "default"'
+        told = f"{self.path.name} does not name its pre-tokenizer (tokenizer.ggml.pre)"
+        if pre:
+            told = f'{self.path.name} names its pre-tokenizer only "default" (tokenizer.ggml.pre)'
         return (
-            f"{self.path.name} {state} (tokenizer.ggml.pre), so words may be split otherwise than in training. "
+            f"{told}, so words may be split otherwise than in training. "
             "If answers look garbled, download a newer conversion.",
         )
 

@@ -5,16 +5,33 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QAbstractButton, QAbstractSpinBox, QComboBox, QLineEdit, QTextEdit, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QTextEdit,
+    QWidget,
+)
 
 from app.command_palette import CommandPalette, Entry, matching, score
 from app.shortcuts_dialog import ShortcutsDialog
 from app.store.records import Status
+from engine.placement.hardware.catalogue import machine
+from tests.support.shapes import published_shape
+
+PAGES = ("chat", "preferences", "library", "memory")
+GiB = 1 << 30
 
 
 @pytest.fixture
 def chat(app, qtbot):
-    app.engine.answer = "<think>hm</think>\n\nAn answer\n\n```py\nx = 1\n```"
+    app.engine.answer = "<think>hm</think>\n\nAn answer\n\n```py\nx = 1\n```\n\n<tool_call>{}</tool_call>"
+    placement = app.context.placement
+    placement.read_shape = lambda _path: published_shape("qwen3-30b-a3b-q4_k_m")
+    placement.read_machine = lambda: (machine("Ryzen 7 7700X", None, 64 * GiB), True)
+    app.context.settings.set("shown_machine", "RTX 4070")
     app.session.send("Question")
     qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
     app.page.parameters_button.setChecked(True)
@@ -40,31 +57,46 @@ def is_reached_by_arrows(widget: QWidget) -> bool:
     return isinstance(widget, QAbstractButton) and widget.group() is not None and not widget.isChecked()
 
 
-@pytest.mark.parametrize("page", ["chat", "preferences", "library"])
-def test_every_control_has_a_name_for_screen_readers(chat, page):
-    chat.window.show_page(page)
+def shown(app, page: str, qtbot) -> list[QWidget]:
+    """The page's widgets, and the window's around it."""
+    app.window.show_page(page)
+    if page == "memory":
+        qtbot.waitUntil(lambda: app.context.placement.answer is not None)
+    return [widget for widget in app.window.findChildren(QWidget) if widget.isVisible() and not is_part(widget)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_control_has_a_name_for_screen_readers(chat, page, qtbot):
     unnamed = [
         f"{type(widget).__name__} {widget.objectName()} in {type(widget.parent()).__name__}"
-        for widget in chat.window.findChildren(QWidget)
-        if isinstance(widget, CONTROLS) and widget.isVisible() and not is_part(widget) and not name_of(widget)
+        for widget in shown(chat, page, qtbot)
+        if (isinstance(widget, CONTROLS) or takes_tab(widget)) and not name_of(widget)
     ]
     assert unnamed == []
 
 
-@pytest.mark.parametrize("page", ["chat", "preferences", "library"])
-def test_every_control_is_reached_with_tab(chat, page):
-    chat.window.show_page(page)
-    unreachable = [
-        name_of(widget)
-        for widget in chat.window.findChildren(QWidget)
-        if isinstance(widget, CONTROLS)
-        and widget.isVisible()
-        and widget.isEnabled()
-        and not is_part(widget)
-        and not is_reached_by_arrows(widget)
-        and not widget.focusPolicy() & Qt.FocusPolicy.TabFocus
-    ]
-    assert unreachable == []
+def takes_tab(widget: QWidget) -> bool:
+    return widget.isEnabled() and bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tab_comes_by_every_control(chat, page, qtbot):
+    widgets = shown(chat, page, qtbot)
+    wanted = {
+        widget
+        for widget in widgets
+        if isinstance(widget, CONTROLS) and widget.isEnabled() and not is_reached_by_arrows(widget)
+    }
+    chat.window.activateWindow()
+    qtbot.waitUntil(lambda: chat.window.isActiveWindow())
+    seen: set[QWidget] = set()
+    for _ in range(2 * len(widgets)):
+        chat.window.focusNextChild()
+        focused = QApplication.focusWidget()
+        while focused is not None:  # a spin box hands the focus to its line
+            seen.add(focused)
+            focused = focused.parentWidget()
+    assert [f"{type(widget).__name__} {name_of(widget)}" for widget in wanted - seen] == []
 
 
 def test_no_key_means_two_things(app):

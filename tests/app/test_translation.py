@@ -14,7 +14,7 @@ from app.store.records import Status
 from app.translation import chosen_language, read_translations, tr, translation_file
 from tests.support.translatable import calls_without_literals, strings
 
-LANGUAGES = sorted(path.stem.removeprefix("tessera_") for path in TRANSLATIONS.glob("*.ts"))
+LANGUAGES = sorted(path.stem.removeprefix("tessera_") for path in TRANSLATIONS.glob("tessera_*.ts"))
 NAMES = re.compile(r"\{(\w+)[^}]*\}")
 
 # Texts of these calls come from the tables that tests.support.translatable reads.
@@ -24,6 +24,7 @@ FROM_TABLES = {
     "tr(parameter.off[1])",
     "tr(group)",
     "tr(one)",
+    "tr(one.state.value)",
     "tr(status.state.value)",
     "tr(entry.state.value)",
     "tr(names[section])",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,13 +28,15 @@ from app.theme.theme import Theme
 WORDS = "Here is **some** answer with `code` and text that goes on for a while, until it ends. "
 ANSWER = f"{WORDS * 4}\n\n- a\n- b\n\n```python\nprint(1)\nfor x in range(10):\n    pass\n```\n\n{WORDS * 2}"
 STREAM = f"{WORDS * 6}\n\n- item one\n- item two\n\n```python\nfor i in range(3):\n    pass\n```\n\n"
+MOST_MEMORY = 300  # MB that 10,000 messages may cost, scrolled through and jumped about in
 SPEED = 200  # tokens a second
 SECONDS = 6
 
 
 def messages(count: int) -> list[Message]:
+    """Every one with a text of its own, as a store hands them out."""
     return [
-        Message(str(i), "c", None, "assistant" if i % 2 else "user", ANSWER if i % 2 else WORDS * 3)
+        Message(str(i), "c", None, "assistant" if i % 2 else "user", f"{i}. {ANSWER if i % 2 else WORDS * 3}")
         for i in range(count)
     ]
 
@@ -65,9 +68,12 @@ class Bench:
         self.bar.setValue(value)
         self.transcript.viewport().repaint()
 
-    def open(self, name: str, shown: list[Message]) -> None:
+    def open(self, name: str, make: Callable[[], list[Message]]) -> float:
+        """Prints what it costs; returns the memory gained, the messages' own included, in MB."""
         process = psutil.Process()
-        before, began = process.memory_info().rss, time.process_time()
+        before = process.memory_info().rss
+        shown = make()
+        began = time.process_time()
         self.transcript.set_messages(shown)
         self.transcript.viewport().repaint()
         seconds = time.process_time() - began
@@ -78,6 +84,7 @@ class Bench:
         print(f"{'':24} jumps       {costs(80, lambda: self.frame(random.randrange(self.bar.maximum() + 1)))}")
         gained = (process.memory_info().rss - before) / 1e6
         print(f"{'':24} memory      {gained:.0f} MB more")
+        return gained
 
     def stream(self) -> None:
         answer = Message("s", "c", None, "assistant", "", status=Status.STREAMING)
@@ -95,7 +102,8 @@ class Bench:
         print(f"{f'streaming {SPEED} tok/s':24} busy {share:.0%} of one core")
 
 
-def main() -> None:
+def main() -> int:
+    """1 where 10,000 messages need more memory than they may."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     hold_singletons()
     random.seed(1)
@@ -105,11 +113,14 @@ def main() -> None:
     highlight.warm_up()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(application, Path(folder))
-        bench.open("10,000 messages", messages(10_000))
-        bench.open("one message of 2 MB", [Message("b", "c", None, "assistant", (WORDS * 5 + "\n\n") * 4600)])
-        bench.open("2 MB from the owner", [Message("b", "c", None, "user", (WORDS * 5 + "\n") * 4600)])
+        gained = bench.open("10,000 messages", lambda: messages(10_000))
+        bench.open("one message of 2 MB", lambda: [Message("b", "c", None, "assistant", (WORDS * 5 + "\n\n") * 4600)])
+        bench.open("2 MB from the owner", lambda: [Message("b", "c", None, "user", (WORDS * 5 + "\n") * 4600)])
         bench.stream()
+    if gained > MOST_MEMORY:
+        print(f"10,000 messages take {gained:.0f} MB; at most {MOST_MEMORY} are allowed")
+    return int(gained > MOST_MEMORY)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

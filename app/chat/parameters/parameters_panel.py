@@ -60,6 +60,7 @@ class ParametersPanel(QFrame):
         rows.setSpacing(4)
         self._fill(rows)
         scroll = QScrollArea(self)
+        scroll.setAccessibleName(tr("Parameters"))
         scroll.setObjectName("page")
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
