@@ -51,6 +51,8 @@ def tooltip(message: Message) -> str:
     if model := details.get("model"):
         quantization = details.get("quantization", "")
         lines.append(f"{model} {quantization}".strip())
+    if engine := details.get("engine"):
+        lines.append(engine_name(engine))
     if "prompt_tokens" in details:
         new = details["prompt_tokens"] - details.get("reused_tokens", 0)
         lines.append(tr("{new} of {all} prompt tokens were new", new=new, all=details["prompt_tokens"]))

@@ -38,7 +38,8 @@ def test_first_sentence_can_be_typed_at_once_and_is_answered(app, qtbot):
     question, answer = app.session.path()
     assert (question.content, answer.content) == ("Hello you", "Hello **there**.")
     footer = app.page.transcript._overlay._footers[answer.id]
-    for fact in ("native", "2 tokens", "decode 10.0", "prefill 75.0", "250 ms", "complete"):
+    assert "native engine" in footer.facts.toolTip()
+    for fact in ("2 tokens", "decode 10.0", "prefill 75.0", "250 ms", "complete"):
         assert fact in footer.facts.text()
     assert app.page.composer.text == ""
     assert [row.title for row in app.context.conversations.rows()] == ["Hello you"]
