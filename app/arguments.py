@@ -33,7 +33,7 @@ def _chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--context", type=_positive, metavar="N", help="tokens the conversation may span")
     chat.add_argument("--quiet", action="store_true", help="the answer alone")
     chat.add_argument("--engine", choices=("auto", "native", "compatibility"), default="auto")
-    _device(chat)
+    _device(chat, "auto")
 
 
 def _bench(bench: argparse.ArgumentParser) -> None:
@@ -46,15 +46,16 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--rounds", type=_positive, default=5, metavar="N", help="interleaved rounds (default 5)")
     bench.add_argument("--tier", default="", metavar="TIER", help="lower the ISA tier, e.g. scalar")
     bench.add_argument("--json", action="store_true", help="for programs")
-    _device(bench)
+    _device(bench, "cpu")
 
 
-def _device(command: argparse.ArgumentParser) -> None:
+def _device(command: argparse.ArgumentParser, default: str) -> None:
     command.add_argument(
         "--device",
-        default="cpu",
+        default=default,
         metavar="DEVICE",
-        help="what computes beside the processor, and how much of its memory: emulated:256MiB (default cpu)",
+        help="what computes beside the processor, and how much of its memory: auto (an NVIDIA GPU, where one can be "
+        f"used), cpu, cuda, cuda:6GiB, emulated:256MiB (default {default})",
     )
     command.add_argument("--trace", type=Path, metavar="FILE", help="write when what ran, in Chrome's trace format")
 

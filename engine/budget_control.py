@@ -16,7 +16,7 @@ from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
 from engine.placement.simulator import simulate
-from engine.runtime.devices.open import emulated_machine
+from engine.runtime.devices.open import machine_of
 from engine.runtime.executor import LARGEST_MICRO_BATCH
 from engine.runtime.hybrid import HybridExecutor
 from engine.runtime.loaded import LoadedModel
@@ -55,7 +55,7 @@ class BudgetControl:
             chunk=LARGEST_MICRO_BATCH,
             value_bytes=pool.quant_type.row_bytes(256) / 256,
         )
-        return cls(model.hybrid, Planner(shape, emulated_machine(), work), emit)
+        return cls(model.hybrid, Planner(shape, machine_of(model.hybrid.device), work), emit)
 
     @property
     def is_busy(self) -> bool:
@@ -166,7 +166,7 @@ class BudgetControl:
             promoted=executor.promoter.promoted,
             predicted_decode=plan.predicted.decode,
             measured_decode=self._measured(),
-            notes=plan.notes,
+            notes=(*plan.notes, *executor.device.notes),
         )
 
     def _banks(self) -> tuple[BankResidency, ...]:

@@ -72,7 +72,7 @@ class LoadOptions:
     kv_type: Literal["f16", "q8_0"] = "f16"  # of keys and values; q8_0 takes 53 % of the memory
     template: str | None = None  # overrides the file's chat template
     engine: Literal["auto", "native", "compatibility"] = "auto"
-    device: str = "cpu"  # what computes beside the processor: "cpu" (nothing), "emulated", "emulated-exact" or "cuda"
+    device: str = "cpu"  # beside the processor: "cpu" (nothing), "auto" (a card, if one is here), "cuda", "emulated"
     gpu_budget: int | None = None  # bytes of its memory; None: as much as is sensible
     trace: str | None = None  # a file for what ran when, in Chrome's trace format; written when the model is unloaded
 

@@ -27,7 +27,7 @@ from engine.messages import (
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
 from engine.placement.shape import ModelShape
-from engine.runtime.devices.open import open_device
+from engine.runtime.devices.open import choose_device, open_device
 from engine.runtime.loaded import LoadedModel, assemble
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
@@ -150,7 +150,8 @@ def load_native(
         tokenizer = _matching_tokenizer(spec)
         progress(0.7, "Preparing the computation")
         threads = options.threads or default_threads()
-        device = open_device(options.device, options.gpu_budget, threads)
+        kind, device_warning = choose_device(options.device)
+        device = open_device(kind, options.gpu_budget, threads)
         model = assemble(
             gguf,
             spec,
@@ -177,7 +178,13 @@ def load_native(
             trained_context_length=spec.context_length,
             isa_tier=model.tier,
             threads=threads,
-            warnings=(*spec.warnings, *tokenizer.warnings, *context_warnings, *_size_warnings(gguf.file_bytes)),
+            warnings=(
+                *spec.warnings,
+                *tokenizer.warnings,
+                *context_warnings,
+                *_size_warnings(gguf.file_bytes),
+                *filter(None, [device_warning]),
+            ),
             device=device.label if device is not None else "",
             has_reasoning_switch=template.has_reasoning_switch,
         )

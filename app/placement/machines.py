@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
-
 from engine.placement.budget import MiB, headroom_bytes
 from engine.placement.costs import Workload
-from engine.placement.hardware import catalogue
+from engine.placement.hardware import catalogue, store
 from engine.placement.hardware.profile import HardwareProfile
-from engine.placement.hardware.store import cpu_name, known_machine
 from engine.placement.shape import ModelShape
 from engine.runtime.devices.open import emulated_machine
 from engine.runtime.threads import default_threads
@@ -30,10 +27,7 @@ class Machine:
 
 def own_profile(folder: Path) -> tuple[HardwareProfile, bool]:
     """This machine as measured before, and True; or the most similar processor's datasheet, and False."""
-    known = known_machine(folder, default_threads())
-    if known is not None:
-        return known, True
-    return catalogue.machine(_similar_cpu(), None, psutil.virtual_memory().total), False
+    return store.own_profile(folder, default_threads())
 
 
 def machine_for(choice: str, own: HardwareProfile, *, measured: bool) -> Machine:
@@ -60,14 +54,3 @@ def emulated(shape: ModelShape, work: Workload, overhead: int) -> Machine:
     card = -(-(whole * 9 // 8 + headroom_bytes(profile)) // (64 * MiB)) * 64 * MiB
     gpu = replace(profile.gpu, memory_bytes=card)
     return Machine(replace(profile, gpu=gpu), simulated=False, measured=False, emulated=True)
-
-
-def _similar_cpu() -> catalogue.CatalogueCPU:
-    """The catalogue's entry whose name stands in this processor's, else the one with as many cores."""
-    name = cpu_name().lower()
-    for entry in catalogue.cpus():
-        if entry.name.lower() in name:
-            return entry
-    cores = psutil.cpu_count(logical=False) or 4
-    desktop = [entry for entry in catalogue.cpus() if entry.isa.startswith("avx") and entry.bandwidth_gb < 100]
-    return min(desktop, key=lambda entry: (abs(entry.cores - cores), entry.bandwidth_gb))

@@ -171,11 +171,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "device",
-        "cpu",
+        "auto",
         ENGINE,
         "Second device",
-        "What computes beside the processor. The emulated one tries placements out; it makes nothing faster.",
-        choices=(("cpu", "None"), ("emulated", "Emulated")),
+        "What computes beside the processor. Automatic: an NVIDIA GPU, where one can be used. The emulated one tries "
+        "placements out; it makes nothing faster.",
+        choices=(("auto", "Automatic"), ("cpu", "None"), ("cuda", "NVIDIA GPU"), ("emulated", "Emulated")),
         needs_reload=True,
     ),
     Setting("gpu_budget", 0, ENGINE, "GPU memory", "MiB that may be used on the GPU; 0: recommended.", shown=False),

@@ -232,6 +232,14 @@
       <translation>请选择“auto”，或以下之一：{0}。</translation>
     </message>
     <message>
+      <source>Close other programs that use the GPU, or allow less memory.</source>
+      <translation>请关闭其他使用显卡的程序，或允许使用更少的显存。</translation>
+    </message>
+    <message>
+      <source>Close other programs that use the GPU, or run the model on the processor.</source>
+      <translation>请关闭其他使用显卡的程序，或用处理器运行模型。</translation>
+    </message>
+    <message>
       <source>Close other programs, or choose a shorter context.</source>
       <translation>请关闭其他程序，或选择更短的上下文。</translation>
     </message>
@@ -246,6 +254,10 @@
     <message>
       <source>Compatibility engine: placement is per layer.</source>
       <translation>兼容引擎：按层放置。</translation>
+    </message>
+    <message>
+      <source>Compiled kernels</source>
+      <translation>编译好的内核</translation>
     </message>
     <message>
       <source>Copying to the device</source>
@@ -342,6 +354,14 @@
     <message>
       <source>In use</source>
       <translation>使用中</translation>
+    </message>
+    <message>
+      <source>Install a newer NVIDIA driver, or nvidia-cuda-nvrtc-cu12.</source>
+      <translation>请安装更新的 NVIDIA 驱动，或安装 nvidia-cuda-nvrtc-cu12。</translation>
+    </message>
+    <message>
+      <source>Install a newer NVIDIA driver.</source>
+      <translation>请安装更新的 NVIDIA 驱动。</translation>
     </message>
     <message>
       <source>Interrupted. Resume when you like.</source>
@@ -564,6 +584,10 @@
       <translation>请先暂停下载，再移动文件夹。</translation>
     </message>
     <message>
+      <source>Plan for a card of the catalogue: --gpu NAME.</source>
+      <translation>请为目录中的显卡规划：--gpu 名称。</translation>
+    </message>
+    <message>
       <source>Planned with the rates of {}; it computes on the CPU.</source>
       <translation>按 {0} 的速率规划；实际由 CPU 计算。</translation>
     </message>
@@ -596,10 +620,6 @@
       <translation>请运行 `ollama rm {0}`。</translation>
     </message>
     <message>
-      <source>Run it on the processor, or see what `tessera doctor` says.</source>
-      <translation>请用处理器运行，或查看 `tessera doctor` 的输出。</translation>
-    </message>
-    <message>
       <source>Run text recognition on it first.</source>
       <translation>请先对它进行文字识别。</translation>
     </message>
@@ -618,6 +638,10 @@
     <message>
       <source>Save it anew without a password, or attach its text.</source>
       <translation>请去掉密码后另存，或附加其文本。</translation>
+    </message>
+    <message>
+      <source>See what `tessera doctor` says.</source>
+      <translation>请查看 `tessera doctor` 的输出。</translation>
     </message>
     <message>
       <source>Shard {} of {} is missing.</source>
@@ -662,6 +686,14 @@
     <message>
       <source>Tessera's own kernels do not know the type of some tensors: {}.</source>
       <translation>Tessera 自己的内核不支持某些张量的类型：{0}。</translation>
+    </message>
+    <message>
+      <source>The CUDA context</source>
+      <translation>CUDA 上下文</translation>
+    </message>
+    <message>
+      <source>The GPU could not be opened for {}: {}.</source>
+      <translation>无法为 {0} 打开显卡：{1}。</translation>
     </message>
     <message>
       <source>The GPU stays unused: {} go to its context and scratch before the first weight.</source>
@@ -778,6 +810,14 @@
     <message>
       <source>The download is probably incomplete: resume it or download the file again.</source>
       <translation>下载可能不完整：请继续下载或重新下载该文件。</translation>
+    </message>
+    <message>
+      <source>The driver gave no memory for {}: {}.</source>
+      <translation>驱动没有为 {0} 分配显存：{1}。</translation>
+    </message>
+    <message>
+      <source>The driver of {} cannot map memory in pieces.</source>
+      <translation>{0} 的驱动不能分块映射显存。</translation>
     </message>
     <message>
       <source>The engine was stopped.</source>
@@ -952,12 +992,20 @@
       <translation>无法读取 {0} 中的设置（{1}）：将使用默认值。</translation>
     </message>
     <message>
+      <source>The speed of {} is not measured: it is from {}.</source>
+      <translation>{0} 的速度未经测量，来自：{1}。</translation>
+    </message>
+    <message>
       <source>The speed of {} is taken from its datasheet, not measured.</source>
       <translation>{0} 的速度取自产品规格，并非实测。</translation>
     </message>
     <message>
       <source>The starter model's big sister: open data, open recipe, good English.</source>
       <translation>入门模型的大姐：数据开放、配方开放、英语良好。</translation>
+    </message>
+    <message>
+      <source>The system pins no memory, so copies to the GPU are slower than its link.</source>
+      <translation>系统不允许锁定内存，因此向显卡的复制慢于总线速度。</translation>
     </message>
     <message>
       <source>The tensor “{}” is of type {}, which our own engine cannot compute with.</source>
@@ -992,16 +1040,16 @@
       <translation>{0}为 {1}；{2}。</translation>
     </message>
     <message>
+      <source>There is no NVIDIA driver.</source>
+      <translation>没有 NVIDIA 驱动。</translation>
+    </message>
+    <message>
       <source>There is no chat template: a plain one is used, and a base model may not answer as an assistant.</source>
       <translation>没有对话模板：将使用简单模板，基础模型可能不会像助手那样回答。</translation>
     </message>
     <message>
       <source>There is no device called “{}”.</source>
       <translation>没有名为“{0}”的设备。</translation>
-    </message>
-    <message>
-      <source>There is no device “{}” on this computer that Tessera can use.</source>
-      <translation>这台电脑上没有 Tessera 可用的设备“{0}”。</translation>
     </message>
     <message>
       <source>There is no memory left to compute {} tokens at once.</source>
@@ -1138,6 +1186,10 @@
     <message>
       <source>What was said so far is kept.</source>
       <translation>到目前为止已说出的内容已保留。</translation>
+    </message>
+    <message>
+      <source>With an NVIDIA GPU, install it from nvidia.com.</source>
+      <translation>如有 NVIDIA 显卡，请从 nvidia.com 安装驱动。</translation>
     </message>
     <message>
       <source>Write it as 256MiB or 6GiB.</source>
@@ -1432,6 +1484,10 @@
       <translation>部分取自产品规格</translation>
     </message>
     <message>
+      <source>pip install nvidia-cuda-nvrtc</source>
+      <translation>pip install nvidia-cuda-nvrtc</translation>
+    </message>
+    <message>
       <source>products of {}</source>
       <translation>{0} 的乘法</translation>
     </message>
@@ -1640,6 +1696,10 @@
       <translation>版本 {0} 比本程序新</translation>
     </message>
     <message>
+      <source>what its driver says of it</source>
+      <translation>驱动提供的信息</translation>
+    </message>
+    <message>
       <source>while it answered</source>
       <translation>在回答时</translation>
     </message>
@@ -1648,8 +1708,16 @@
       <translation>在加载模型时</translation>
     </message>
     <message>
+      <source>{} Or run it on the processor.</source>
+      <translation>{0} 或用处理器运行。</translation>
+    </message>
+    <message>
       <source>{} The default is used.</source>
       <translation>{0}将使用默认值。</translation>
+    </message>
+    <message>
+      <source>{} The model runs on the processor. {}</source>
+      <translation>{0} 模型在处理器上运行。{1}</translation>
     </message>
     <message>
       <source>{} answers the search, but not the request for {}: {}</source>
@@ -1700,6 +1768,10 @@
       <translation>无法将 {0} 移到回收站：它正在使用中，或不允许更改。</translation>
     </message>
     <message>
+      <source>{} could not be opened: {}.</source>
+      <translation>无法打开 {0}：{1}。</translation>
+    </message>
+    <message>
       <source>{} could not be read while in use; its disk may be failing or disconnected.</source>
       <translation>使用中无法读取 {0}；其磁盘可能出现故障或已断开。</translation>
     </message>
@@ -1730,6 +1802,10 @@
     <message>
       <source>{} gave an answer that makes no sense ({}).</source>
       <translation>{0} 给出了不合理的答复（{1}）。</translation>
+    </message>
+    <message>
+      <source>{} has a driver for CUDA {}.{}, older than NVRTC {}.</source>
+      <translation>{0} 的驱动支持 CUDA {1}.{2}，早于 NVRTC {3}。</translation>
     </message>
     <message>
       <source>{} has a problem of its own (status {}).</source>
@@ -1800,6 +1876,10 @@
       <translation>{0} 受限：其所有者要求每个人先接受条款。</translation>
     </message>
     <message>
+      <source>{} is here, but its kernels cannot be compiled: {}.</source>
+      <translation>{0} 可用，但无法编译其内核：{1}。</translation>
+    </message>
+    <message>
       <source>{} is in the models folder already.</source>
       <translation>{0} 已在模型文件夹中。</translation>
     </message>
@@ -1834,6 +1914,10 @@
     <message>
       <source>{} is of GGUF version {}; versions 2 and 3 are known.</source>
       <translation>{0} 是 GGUF 版本 {1}；已知版本为 2 和 3。</translation>
+    </message>
+    <message>
+      <source>{} is older than what the CUDA kernels are written for (Turing, 2018).</source>
+      <translation>{0} 早于 CUDA 内核所支持的架构（Turing，2018 年）。</translation>
     </message>
     <message>
       <source>{} is there already.</source>
@@ -1978,6 +2062,10 @@
     <message>
       <source>{}: expert_used_count is {} of {} experts.</source>
       <translation>{0}：expert_used_count 为 {1}，共 {2} 个专家。</translation>
+    </message>
+    <message>
+      <source>{}: no addresses are left on the card.</source>
+      <translation>{0}：显卡上没有剩余的地址。</translation>
     </message>
     <message>
       <source>{}: rope.scaling.type is “{}”, which is not supported.</source>

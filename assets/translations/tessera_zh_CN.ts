@@ -876,6 +876,10 @@
       <translation>我的模型</translation>
     </message>
     <message>
+      <source>NVIDIA GPU</source>
+      <translation>NVIDIA 显卡</translation>
+    </message>
+    <message>
       <source>Name</source>
       <translation>名称</translation>
     </message>
@@ -1760,8 +1764,8 @@
       <translation>正在等待模型…</translation>
     </message>
     <message>
-      <source>What computes beside the processor. The emulated one tries placements out; it makes nothing faster.</source>
-      <translation>与处理器一同计算的设备。模拟设备仅用于试验放置，不会更快。</translation>
+      <source>What computes beside the processor. Automatic: an NVIDIA GPU, where one can be used. The emulated one tries placements out; it makes nothing faster.</source>
+      <translation>与处理器一同计算的设备。自动：可用的 NVIDIA 显卡。模拟设备仅用于试验放置，不会更快。</translation>
     </message>
     <message>
       <source>What is known was written to {path}.</source>

@@ -12,7 +12,7 @@ from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
 from engine.placement.shape import ModelShape
 from engine.runtime.devices.device import parse_device
-from engine.runtime.devices.open import open_device
+from engine.runtime.devices.open import choose_device, open_device
 from engine.runtime.executor import Chunk
 from engine.runtime.loaded import assemble
 
@@ -24,7 +24,7 @@ class NativeContestant:
         gguf = GGUFFile.open(setup.path)
         spec = load_spec(gguf)
         choice = parse_device(setup.device)
-        device = open_device(choice.kind, choice.budget, setup.threads)
+        device = open_device(choose_device(choice.kind)[0], choice.budget, setup.threads)
         self._model = assemble(
             gguf,
             spec,

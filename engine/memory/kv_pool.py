@@ -14,7 +14,8 @@ from __future__ import annotations
 import heapq
 import mmap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,19 @@ from engine.models.graph import KVLayer
 BLOCK_TOKENS = 32
 
 Cells = npt.NDArray[np.uint8]
+
+
+class CellMemory(Protocol):
+    """Memory elsewhere that holds one layer's keys or values; see engine/runtime/devices/memory.py."""
+
+    def view(self) -> Any:
+        """All of it, for the programs that can use it."""
+
+    def write(self, begin: int, source: Cells) -> None: ...
+
+    def read(self, begin: int, target: Cells) -> None: ...
+
+    def copy(self, source: int, target: int, size: int) -> None: ...
 
 
 class KVPool:
@@ -44,7 +58,7 @@ class KVPool:
         self.quant_type = quant_type
         self._sizes = [_cell_bytes(layer, quant_type, block_tokens) for layer in layers]  # of each layer's arrays
         self.bytes_per_block = sum(map(sum, self._sizes))
-        self._layers = [_map_arrays(sizes, blocks) for sizes in self._sizes]
+        self._layers: list[Sequence[Cells | CellMemory]] = [_map_arrays(sizes, blocks) for sizes in self._sizes]
         self._references = [0] * blocks
         self._free = list(range(blocks))  # a heap: the lowest number first
 
@@ -56,22 +70,42 @@ class KVPool:
     def free_blocks(self) -> int:
         return len(self._free)
 
-    def layer(self, index: int) -> tuple[Cells, ...]:
-        """Keys and values of one layer, each [blocks, bytes of a block]; of a latent layer its keys alone."""
-        return self._layers[index]
+    def is_moved(self, index: int) -> bool:
+        """Whether a layer's memory is elsewhere."""
+        return not isinstance(self._layers[index][0], np.ndarray)
 
-    def move_layer(self, index: int, *memory: Cells) -> None:
-        """From now on the layer lives in `memory`, arrays of the same sizes; what is in use is copied there."""
-        used = self._used_blocks
-        arrays = []
-        for array, size, old in zip(memory, self._sizes[index], self._layers[index], strict=True):
-            arrays.append(array.reshape(self.blocks, size))
-            arrays[-1][:used] = old[:used]
-        self._layers[index] = tuple(arrays)
+    def layer(self, index: int) -> tuple[Any, ...]:
+        """Keys and values of one layer, each [blocks, bytes of a block], for the program that computes with them; of a
+        latent layer its keys alone."""
+        return tuple(array if isinstance(array, np.ndarray) else array.view() for array in self._layers[index])
+
+    def layer_bytes(self, index: int) -> tuple[int, ...]:
+        """Of each of a layer's arrays."""
+        return tuple(self.blocks * size for size in self._sizes[index])
+
+    def move_layer(self, index: int, *memory: CellMemory) -> None:
+        """From now on the layer lives in `memory`, of the same sizes; what is in use is copied there."""
+        for to, cells in zip(memory, self._read_used(index), strict=True):
+            to.write(0, cells)
+        self._layers[index] = memory
 
     def move_layer_home(self, index: int) -> None:
         """Back into RAM. OutOfMemoryError, with nothing changed, if there is no room."""
-        self.move_layer(index, *_map_arrays(self._sizes[index], self.blocks))
+        arrays = _map_arrays(self._sizes[index], self.blocks)
+        for array, cells in zip(arrays, self._read_used(index), strict=True):
+            array.reshape(-1)[: len(cells)] = cells
+        self._layers[index] = arrays
+
+    def _read_used(self, index: int) -> Iterator[Cells]:
+        """The bytes of all blocks in use, of each of a layer's arrays."""
+        for memory, size in zip(self._layers[index], self._sizes[index], strict=True):
+            used = self._used_blocks * size
+            if isinstance(memory, np.ndarray):
+                yield memory.reshape(-1)[:used]
+            else:
+                cells = np.empty(used, np.uint8)
+                memory.read(0, cells)
+                yield cells
 
     @property
     def _used_blocks(self) -> int:
@@ -102,9 +136,12 @@ class KVPool:
 
     def copy(self, source: int, target: int) -> None:
         """Copies a block's keys and values in every layer."""
-        for arrays in self._layers:
-            for array in arrays:
-                array[target] = array[source]
+        for arrays, sizes in zip(self._layers, self._sizes, strict=True):
+            for array, size in zip(arrays, sizes, strict=True):
+                if isinstance(array, np.ndarray):
+                    array[target] = array[source]
+                else:
+                    array.copy(source * size, target * size, size)
 
     def check_integrity(self, tables: Iterable[Sequence[int]]) -> None:
         """AssertionError unless `tables`, all that are alive, account for every block that is not free."""

@@ -22,6 +22,8 @@ from engine.placement.rivals import Rivals
 from engine.placement.shape import ModelShape
 from engine.placement.shape_source import read_shape
 from engine.placement.simulator import simulate
+from engine.runtime.devices.device import parse_device
+from engine.runtime.devices.open import with_device
 from engine.runtime.threads import default_threads
 
 _CURVE_POINTS = 9
@@ -44,7 +46,8 @@ def make_report(args: argparse.Namespace) -> PlanReport:
         raise EngineError("A context and a prompt have at least one token.")
     prompt = min(args.prompt or 2048, args.context)
     work = Workload(context=args.context, prompt=prompt, depth=prompt)
-    budget = recommended_budget(hardware) if args.budget is None else Budget(args.budget)
+    chosen = args.budget if args.budget is not None or args.device is None else parse_device(args.device).budget
+    budget = recommended_budget(hardware) if chosen is None else Budget(chosen)
     what_if = any((args.gpu, args.cpu, args.ram))
     return plan_report(shape, hardware, work, budget, Mode(args.mode), what_if=what_if)
 
@@ -91,6 +94,8 @@ def _hardware(args: argparse.Namespace) -> HardwareProfile:
     own = this_machine(folder, args.threads or default_threads(), measure_again=args.measure, progress=_show_progress)
     if args.ram:
         own = own.with_ram(args.ram)
+    if args.device is not None:
+        return with_device(own, parse_device(args.device))
     if args.gpu is None:
         return own
     if gpu is None:

@@ -23,10 +23,10 @@ class Binder:
         self._residency = residency
 
     def bind_cpu(self, program: CpuProgram) -> None:
-        """The CPU can compute everything: its weights are the file's, which cost nothing until they are read."""
+        """The CPU has all weights, which are the file's and cost nothing until they are read, and the caches in RAM."""
         known = {name: handle for name, handle in program.weights.items() if name in self._graph.weights}
         self._weights.bind(program.program, known)
-        self._bind_caches(program)
+        self._bind_caches(program, on_device=False)
 
     def bind_device(
         self, program: CpuProgram, graph: Graph, placement: Placement, tiles: Sequence[Sequence[Region]]
@@ -36,11 +36,13 @@ class Binder:
             if placement.is_on_device(op.item):
                 for name, memory in self._memory_of(op, tiles).items():
                     program.program.bind_weight(program.weights[name], memory)
-        self._bind_caches(program)
+        self._bind_caches(program, on_device=True)
 
-    def _bind_caches(self, program: CpuProgram) -> None:
+    def _bind_caches(self, program: CpuProgram, on_device: bool) -> None:
+        """Those that this side's attention works with."""
         for index, handle in enumerate(program.kv_layers):
-            program.program.bind_kv(handle, *self._kv.layer(index))
+            if self._kv.is_moved(index) is on_device:
+                program.program.bind_kv(handle, *self._kv.layer(index))
 
     def _memory_of(self, op: Op, tiles: Sequence[Sequence[Region]]) -> Mapping[str, Bytes]:
         """The device's memory of the weights that an operation reads."""

@@ -11,7 +11,7 @@ from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
 from engine.models.graph import Experts, Graph
 from engine.runtime.binding import Binder
-from engine.runtime.devices.device import Device
+from engine.runtime.devices.device import Device, WorkspaceNeed
 from engine.runtime.devices.streams import Event, InlineStream, Launch, Span, VirtualClock
 from engine.runtime.executor import LARGEST_MICRO_BATCH, Chunk, Executor, Interrupted, Logits, make_batch
 from engine.runtime.expert_slots import ExpertHeat
@@ -46,6 +46,7 @@ from engine.runtime.trace import MOST_SPANS
 from kernels._cpu import ThreadPool
 
 _FIRST_MICRO_BATCH = 128
+_LEAST_WORKSPACE = 4 << 30  # of addresses, for budgets that grow
 _GLANCE = 0.02  # seconds between two looks at `interrupted` while waiting for the device
 _PATIENT_STEP = 0.25  # seconds of a step below which larger ones are tried
 _LOGIT_ROWS = 8  # answers at once
@@ -91,7 +92,7 @@ class HybridExecutor:
         self._step: Step | None = None
         self._rows = (0, 0)
         self._stagings: Stagings = {}
-        self._workspace = device.memory.reserve(device.memory.limit, "Workspace")
+        self._workspace = device.memory.reserve(max(device.memory.limit, _LEAST_WORKSPACE), "Workspace")
         self._sides: dict[bool, Side] = {}
         self._plain: Executor | None = None
         self.lower(self.placement)
@@ -112,7 +113,7 @@ class HybridExecutor:
         crossing = crossing_values(graph)
         sides = {
             False: Side("CPU", self._capture(graph, crossing), self.pool, False, graph),
-            True: Side("GPU", self._capture(graph, crossing, self.device), self.device.pool, True, graph),
+            True: Side("GPU", self._capture(graph, crossing, self.device), self.device.pool, True, graph, self.device),
         }
         sizes = {op.item: tile_experts(self.graph, op) for op in self.graph.ops if isinstance(op, Experts)}
         tiles = self.residency.allocate_tiles({bank: sizes[bank] for bank, n in placement.streamed.items() if n})
@@ -122,6 +123,7 @@ class HybridExecutor:
             self._binder.bind_device(sides[True].program, graph, placement, tiles)
             decode = self._schedule(without_streaming(graph), placement, sides, stagings)
             prefill = self._schedule(graph, placement, sides, stagings) if tiles else None
+            self.device.prepare(sides[True].program, self._need(graph))
             self._reserve(sides[True].program, graph, stagings)
         except BaseException:
             if tiles is not self.residency.tiles:
@@ -149,11 +151,15 @@ class HybridExecutor:
         try:
             for staging in new:
                 staging.reserve(LARGEST_MICRO_BATCH)
-            self._workspace.resize(min(self._workspace.capacity, workspace_bytes(program, graph)))
+            size = self.device.workspace_bytes(program, self._need(graph))
+            self._workspace.resize(min(self._workspace.capacity, size))
         except BaseException:
             for staging in new:
                 staging.release()
             raise
+
+    def _need(self, graph: Graph) -> WorkspaceNeed:
+        return WorkspaceNeed(graph, LARGEST_MICRO_BATCH, _LOGIT_ROWS, self._kv.blocks, self._kv.block_tokens)
 
     def _release_workspace(self) -> None:
         for staging in self._stagings.values():
@@ -168,23 +174,30 @@ class HybridExecutor:
             block_tokens=self._kv.block_tokens,
             tier=self._tier,
             crossing=crossing,
-            program=device.new_program(self._tier) if device is not None else None,
+            program=device.new_program(self._tier, self._workspace) if device is not None else None,
+            has_tables=device is not None and device.has_pointer_tables,
         )
 
     def _switch(
         self, placement: Placement, schedule: Schedule | None, sides: dict[bool, Side], plain: Executor | None
     ) -> None:
-        self.placement, self.schedule, self._sides, self._plain = placement, schedule, sides, plain
+        before, self._sides = self._sides, sides
+        self.placement, self.schedule, self._plain = placement, schedule, plain
+        if before:
+            self.device.forget(before[True].program)
         self.prefill_schedule = None
         self._rows = (0, 0)
 
     def apply_tables(self, banks: Iterable[str]) -> None:
-        """Tells the CPU's program which experts it computes: those that are absent from their tables."""
+        """Tells the CPU's program which experts it computes, those that are absent from their tables; and the device's
+        where it finds the others."""
         if self._sides:
-            cpu = self._sides[False].program
+            cpu, device = self._sides[False].program, self._sides[True].program
             for bank in banks:
                 if bank in cpu.masks:
                     cpu.program.set_expert_mask(cpu.masks[bank], self.absent(bank))
+                if bank in device.tables:
+                    self.device.set_table(device, bank, self.residency.banks[bank].table.slots)
         self.promoter.changed.clear()
 
     def _prepare_streaming(self, tokens: int) -> Schedule:
@@ -208,13 +221,16 @@ class HybridExecutor:
     @property
     def overhead_bytes(self) -> int:
         """Device memory that any placement takes beside what it places: workspace, staging, and rounding up."""
-        crossing = crossing_values(self.graph)
-        program = self._capture(self.graph, crossing)
-        widest = sorted((4 * self.graph.values[value] for value in crossing), reverse=True)
+        banks = [op.item for op in self.graph.ops if isinstance(op, Experts)]
+        graph = split_experts(self.graph, Placement(slots=dict.fromkeys(banks, 1)))
+        crossing = crossing_values(graph)
+        program = self._capture(graph, crossing, self.device)
+        widest = sorted((4 * graph.values[value] for value in crossing), reverse=True)
         staging = _STAGED_AT_ONCE * LARGEST_MICRO_BATCH * sum(widest[:_STAGED_AT_ONCE])
         regions = len(self.graph.weights) + 3 * len(self.graph.kv_layers) + _STAGED_AT_ONCE
-        rounding = regions * self.device.memory.granularity
-        return workspace_bytes(program, self.graph) + staging + rounding + BUFFERS * self._largest_tile
+        rounding = self.device.rounding_bytes(regions, 3 * len(banks) + 2 * _STAGED_AT_ONCE)
+        workspace = self.device.workspace_bytes(program, self._need(graph))
+        return self.device.overhead_bytes + workspace + staging + rounding + BUFFERS * self._largest_tile
 
     @property
     def _largest_tile(self) -> int:
@@ -257,7 +273,8 @@ class HybridExecutor:
         self._adapt(tokens, seconds)
         self.promoter.after_step(tokens)
         if schedule.logits is not None:
-            return schedule.logits.rows if outputs else schedule.logits.rows[:0]
+            rows: Logits = schedule.logits.rows
+            return rows if outputs else rows[:0]
         cpu = self._sides[False].program
         return cpu.program.read(cpu.logits)
 
@@ -327,13 +344,7 @@ class HybridExecutor:
     def close(self) -> None:
         """Ends the device's streams and gives its memory back. Nobody may read the caches afterwards."""
         self.promoter.finish()
-        self.device.close()
-        self._sides, self._plain = {}, None
+        self._switch(Placement(), None, {}, None)
         self._release_workspace()
         self.residency.close()
-
-
-def workspace_bytes(program: CpuProgram, graph: Graph) -> int:
-    """Of the largest micro-batch: all values that have memory of their own; logits for a few rows only."""
-    widths = {handle: graph.values[value] for value, handle in program.values.items() if value != graph.logits}
-    return 4 * (LARGEST_MICRO_BATCH * sum(widths.values()) + _LOGIT_ROWS * graph.values[graph.logits])
+        self.device.close()

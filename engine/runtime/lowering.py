@@ -29,7 +29,7 @@ from engine.models.graph import (
     Router,
     SelectRows,
 )
-from engine.runtime.placement import MISSES, SlotLookup, TileLookup
+from engine.runtime.placement import HITS, MISSES, SlotLookup, TileLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class CpuProgram:
     """A captured graph with its handles by name. `cuts` are the operations before which a run may be left.
 
     `starts[i]` is where the graph's operation i begins in the program, which has none for a SlotLookup; the last entry
-    is the program's length. `masks` names, per bank, which experts the program computes.
+    is the program's length. `masks` names, per bank, which experts the program computes, `tables` where it finds them.
     """
 
     program: Program
@@ -69,6 +69,7 @@ class CpuProgram:
     cuts: tuple[int, ...]
     starts: tuple[int, ...] = ()
     masks: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 def capture(
@@ -79,14 +80,16 @@ def capture(
     tier: TierChoice = "auto",
     crossing: frozenset[str] = frozenset(),
     program: Program | None = None,
+    has_tables: bool = False,
 ) -> CpuProgram:
-    """`graph` as one native program, its weights and caches yet unbound. `program`: an empty one, of a device.
+    """`graph` as one native program, its weights and caches yet unbound. `program`: an empty one, of a device, which
+    finds experts in slots by tables of its own (`has_tables`).
 
     `crossing` values can be read and written between operations: they share no memory with values that cannot.
     UnsupportedError where the kernels refuse an operation: a norm that is not F32, a head too large.
     """
     try:
-        return _Capture(graph, program or Program(tier), kv_type, block_tokens, crossing).finish()
+        return _Capture(graph, program or Program(tier), kv_type, block_tokens, crossing, has_tables).finish()
     except ValueError as refusal:
         raise UnsupportedError(
             f"Our own engine cannot compute this model: {refusal}.", remedy="It may run on the compatibility engine."
@@ -109,7 +112,9 @@ class _Capture:
     kv_type: int
     block_tokens: int
     crossing: frozenset[str]
+    has_tables: bool = False
     masks: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
     values: dict[str, int] = field(init=False)
     weights: dict[str, int] = field(init=False)
     kv_layers: tuple[int, ...] = field(init=False)
@@ -117,6 +122,7 @@ class _Capture:
     def __post_init__(self) -> None:
         program = self.program
         self.values = _share_values(self.graph, program, self.crossing)
+        self._router_logits = {op.ids: op.logits for op in self.graph.ops if isinstance(op, Router)}
         self.weights = {
             name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
         }
@@ -142,6 +148,7 @@ class _Capture:
             _cuts(self.graph),
             tuple(starts),
             self.masks,
+            self.tables,
         )
 
     @singledispatchmethod
@@ -211,6 +218,9 @@ class _Capture:
             mask = self.masks[op.item.removesuffix(MISSES)] = self.program.expert_mask(
                 self.graph.weights[op.gate].count
             )
+        elif op.item.endswith(HITS) and self.has_tables:
+            bank = op.item.removesuffix(HITS)
+            mask = self.tables[bank] = self.program.expert_mask(self.graph.values[self._router_logits[op.ids]])
         self.program.experts(x, ids, mix, gate, up, down, out, op.activation, mask)
 
     @emit.register

@@ -100,7 +100,7 @@ class Residency:
         region = self.memory.allocate(end, item)
         for name, offset in offsets.items():
             source = self._source(name)
-            region.view(offset, offset + len(source))[:] = source
+            region.write(offset, source)
         self.items[item] = ItemMemory(region, offsets)
 
     def load_caches(self, item: str) -> None:
@@ -109,13 +109,13 @@ class Residency:
         for layer in self._layers[item]:
             regions: list[Region] = []
             try:
-                for array in self._pool.layer(layer):
-                    regions.append(self.memory.allocate(array.nbytes, f"{item}: cache"))
+                for size in self._pool.layer_bytes(layer):
+                    regions.append(self.memory.allocate(size, f"{item}: cache"))
             except BaseException:
                 for region in regions:
                     region.release()
                 raise
-            self._pool.move_layer(layer, *(region.view() for region in regions))
+            self._pool.move_layer(layer, *regions)
             memory.kv[layer] = tuple(regions)
 
     def bring_caches_home(self, item: str) -> None:
@@ -126,7 +126,7 @@ class Residency:
     def take_caches_back(self, item: str) -> None:
         """Undoes `bring_caches_home`."""
         for layer, regions in self.items[item].kv.items():
-            self._pool.move_layer(layer, *(region.view() for region in regions))
+            self._pool.move_layer(layer, *regions)
 
     def drop_item(self, item: str) -> None:
         """Gives an item's memory back; its caches are at home."""
@@ -186,7 +186,7 @@ class Residency:
         memory, copied = self.banks[bank], 0
         for name, region in memory.regions.items():
             size = memory.expert_bytes[name]
-            region.view(slot * size, (slot + 1) * size)[:] = self._source(name)[expert * size : (expert + 1) * size]
+            region.write(slot * size, self._source(name)[expert * size : (expert + 1) * size])
             copied += size
         return copied
 
@@ -227,11 +227,11 @@ class Residency:
     def load_tile(self, bank: str, experts: Sequence[int], buffer: int) -> int:
         """Copies experts into a buffer, one after another; the bytes copied."""
         copied = 0
-        for name, memory in self.tile_memory(bank, self.tiles, buffer).items():
+        for role, name in enumerate(self._roles(bank)):
             size = self._shapes[name].nbytes // self._shapes[name].count
             source = self._source(name)
             for place, expert in enumerate(experts):
-                memory[place * size : (place + 1) * size] = source[expert * size : (expert + 1) * size]
+                self.tiles[buffer][role].write(place * size, source[expert * size : (expert + 1) * size])
             copied += size * len(experts)
         return copied
 

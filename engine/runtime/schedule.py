@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.models.graph import Experts, Graph, Op
 from engine.runtime.devices.device import Device
@@ -67,6 +67,7 @@ class Side:
     pool: ThreadPool
     on_device: bool
     graph: Graph  # as it was captured
+    device: Device | None = None  # whose program it is
     spans: dict[int, tuple[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +80,11 @@ class Side:
     def span(self, op: Op) -> tuple[int, int]:
         """Where an operation lies in the program; a look-up takes no room there."""
         return self.spans[id(op)]
+
+    def rows(self, handle: int) -> Any:
+        """A value where it is."""
+        program = self.program.program
+        return program.read(handle) if self.device is None else self.device.rows_of(program, handle)
 
     def place_of(self, value: str) -> str:
         """The memory that holds a value, as tasks name it; values of different times share some."""
@@ -96,7 +102,7 @@ class SegmentWork:
     tables: Tables
     inputs: list[tuple[int, Staging]] = field(default_factory=list)
     outputs: list[tuple[int, int, bool]] = field(default_factory=list)  # handle, place in `views`, to be copied
-    views: dict[int, Rows] = field(default_factory=dict)
+    views: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Operations between which something is to be done, and where the native program is cut."""
@@ -118,8 +124,10 @@ class SegmentWork:
             program.run(self.side.pool, step.batch, self._begin, self._end)
         else:
             self._run_in_parts(step)
+        if self.side.device is not None:
+            self.side.device.synchronize()
         for handle, place, is_copied in self.outputs:
-            rows = program.read(handle)
+            rows = self.side.rows(handle)
             self.views[place] = rows.copy() if is_copied else rows
 
     def _look_up(self, op: SlotLookup | TileLookup) -> None:
@@ -127,9 +135,11 @@ class SegmentWork:
         if isinstance(op, TileLookup):
             rows = self.tables.look_up_tile(op.bank, op.tile)
         else:
-            came = [staging.rows for to, staging in self.inputs if to == handle]
-            rows = came[0] if came else program.read(handle)
-            rows = self.tables.look_up(op.bank, rows) if len(rows) else rows
+            came = [staging.rows for to, staging in self.inputs if to == handle]  # `read` gives as many as the last run
+            ids = came[0].copy() if came else program.read(handle)
+            rows = self.tables.look_up(op.bank, ids) if len(ids) else ids
+            if op.bank in self.side.program.tables:
+                return
         if len(rows):
             program.write(handle, rows)
 
@@ -142,22 +152,15 @@ class SegmentWork:
 
 @dataclass(eq=False)
 class CopyWork:
-    """Copies a segment's views into staging, at the link's speed: read when it begins, there when it ends."""
+    """Copies a segment's views into staging."""
 
     device: Device
     source: SegmentWork
     stagings: list[tuple[int, Staging]]  # place in the source's views
-    now: Callable[[], float]
     copied: int = 0
 
     def __call__(self) -> None:
-        began = self.now()
-        under_way = [(staging, self.source.views[place].copy()) for place, staging in self.stagings]
-        self.copied = sum(rows.nbytes for _, rows in under_way)
-        self.device.hold_link(ACTIVATIONS, self.copied, self.now() - began)
-        for staging, rows in under_way:
-            staging.reserve(len(rows))
-            staging.put(rows)
+        self.copied = self.device.carry([(self.source.views[place], staging) for place, staging in self.stagings])
 
     def cost(self) -> float:
         return self.device.link.seconds(self.copied)
@@ -297,14 +300,14 @@ class Scheduler:
             if crossing.consumer is not None:
                 consumer = works[crossing.consumer]
                 consumer.inputs.append((consumer.side.handle(value), staging))
-        return CopyWork(self._device, source, stagings, self._now)
+        return CopyWork(self._device, source, stagings)
 
     def _staging(self, to_device: bool, width: int, is_ids: bool, ordinal: int) -> Staging:
         key = to_device, width, is_ids, ordinal
         if key not in self._stagings:
             name = f"staging {'on the device' if to_device else 'in RAM'} {width} {'ids' if is_ids else ''} {ordinal}"
             known = self._known_stagings.get(key)
-            self._stagings[key] = known or Staging(name, width, is_ids, self._device.memory if to_device else None)
+            self._stagings[key] = known or self._device.new_staging(name, width, is_ids, to_device)
         return self._stagings[key]
 
     def _segment_task(self, work: SegmentWork, waits: tuple[Event, ...], signals: tuple[Event, ...]) -> Task:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from engine.runtime.devices.memory import DeviceMemory, Region
 
 Rows = npt.NDArray[Any]
-_MOST_ROWS = 1 << 14
+MOST_ROWS = 1 << 14
 
 
 class Staging:
@@ -23,7 +23,8 @@ class Staging:
         self._memory = memory
         self._region: Region | None = None
         self._buffer: Rows = np.empty((0, width), self._type)
-        self.rows: Rows = self._buffer
+        self.capacity = 0  # rows
+        self.rows: Any = self._buffer  # as the program that takes them in wants them
 
     @property
     def charged(self) -> int:
@@ -32,19 +33,21 @@ class Staging:
 
     def reserve(self, rows: int) -> None:
         """Room for `rows`. DeviceMemoryError where the device has none."""
-        if rows <= len(self._buffer):
+        if rows <= self.capacity:
             return
         rows = 1 << (rows - 1).bit_length()
         if self._memory is None:
             self._buffer = np.empty((rows, self._width), self._type)
+            self.capacity = rows
             return
         size = rows * self._width * 4
         if self._region is None:
-            self._region = self._memory.reserve(_MOST_ROWS * self._width * 4, "Staging")
+            self._region = self._memory.reserve(MOST_ROWS * self._width * 4, "Staging")
         self._region.resize(size)
         self._buffer = self._region.view().view(self._type).reshape(rows, self._width)
+        self.capacity = rows
 
-    def put(self, rows: Rows) -> int:
+    def put(self, rows: Any) -> int:
         """Copies `rows` in; the bytes copied."""
         self.rows = self._buffer[: len(rows)]
         np.copyto(self.rows, rows)
@@ -55,3 +58,4 @@ class Staging:
             self._region.release()
             self._region = None
         self._buffer = self.rows = np.empty((0, self._width), self._type)
+        self.capacity = 0

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
+from engine.runtime.devices.cuda.find import find_card
 from engine.telemetry.gpus import GPUReport, read_gpus
 
 GIB = 1 << 30
@@ -100,9 +101,12 @@ def _gpus() -> Iterator[Check]:
     for gpu in report.gpus:
         memory = "memory unknown" if gpu.memory_total is None else f"{gpu.memory_total / GIB:.1f} GiB"
         yield Check(f"GPU {gpu.index}", Health.GOOD, f"{gpu.name}, {memory}, driver {report.driver}")
-    if report.gpus and importlib.util.find_spec("torch") is None:
-        remedy = "Install GPU support: pip install 'tessera[gpu]'."
-        yield Check("GPU support", Health.LIMITED, "PyTorch is not installed.", remedy)
+    if report.gpus:
+        found = find_card()
+        if found.is_usable:
+            yield Check("GPU support", Health.GOOD, f"CUDA kernels for compute capability {found.capability / 10}")
+        else:
+            yield Check("GPU support", Health.LIMITED, found.reason, found.remedy or "Models run on the processor.")
 
 
 def _disk(models_folder: Path) -> Iterator[Check]:

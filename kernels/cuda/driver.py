@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernels.cuda import nvrtc, source
-from kernels.cuda.kernel_set import Dim, LaunchError
+from kernels.cuda.kernel_set import Dim, LaunchError, OutOfDeviceMemoryError
 
+_OUT_OF_MEMORY = 2
 _LARGE_SHARED = 48 << 10  # more needs to be asked for, once per kernel
 _MAX_DYNAMIC_SHARED, _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 8, 75, 76  # attributes of functions and of devices
 
@@ -29,26 +31,79 @@ class Driver:
         except OSError as error:
             raise LaunchError(f"no NVIDIA driver: {error}") from error
         self.library.cuLaunchKernel.argtypes = [ctypes.c_void_p] + [ctypes.c_uint] * 7 + [ctypes.c_void_p] * 3
+        self._entered = threading.local()
         self.check(self.library.cuInit(0))
 
     def check(self, code: int, what: str = "CUDA") -> None:
         if code:
             text = ctypes.c_char_p()
             self.library.cuGetErrorString(code, ctypes.byref(text))
-            raise LaunchError(f"{what}: {(text.value or b'unknown error').decode()} ({code})")
+            error = OutOfDeviceMemoryError if code == _OUT_OF_MEMORY else LaunchError
+            raise error(f"{what}: {(text.value or b'unknown error').decode()} ({code})")
 
-    def retain_primary_context(self, device: int = 0) -> None:
+    def call(self, function: str, *args: object) -> None:
+        """A function of the driver's, checked. Integers are passed 64 bits wide: addresses, sizes and handles are."""
+        wide = [ctypes.c_uint64(arg) if isinstance(arg, int) else arg for arg in args]
+        self.check(getattr(self.library, function)(*wide), function)
+
+    def make(self, function: str, *args: object) -> int:
+        """What such a function writes through its first parameter: an address or a handle."""
+        out = ctypes.c_uint64()
+        self.call(function, ctypes.byref(out), *args)
+        return out.value
+
+    def enter(self, context: int, generation: int = 0) -> None:
+        """Makes a context current in this thread, unless it is. `generation`: another one at the same address."""
+        if getattr(self._entered, "context", None) != (context, generation):
+            self.call("cuCtxSetCurrent", context)
+            self._entered.context = context, generation
+
+    def leave(self) -> None:
+        """To be called where another context was made current meanwhile: `enter` cannot know."""
+        self._entered.context = None
+
+    def retain_primary_context(self, device: int = 0) -> int:
         """Makes the device's primary context, the one torch uses, current in this thread."""
-        context = ctypes.c_void_p()
-        self.check(self.library.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-        self.check(self.library.cuCtxSetCurrent(context))
+        context = self.make("cuDevicePrimaryCtxRetain", device)
+        self.enter(context)
+        return context
+
+    def attribute(self, number: int, device: int = 0) -> int:
+        """A CUdevice_attribute."""
+        value = ctypes.c_int()
+        self.check(self.library.cuDeviceGetAttribute(ctypes.byref(value), number, device))
+        return value.value
 
     def capability(self, device: int = 0) -> int:
         """10 * major + minor."""
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self.check(self.library.cuDeviceGetAttribute(ctypes.byref(major), _CAPABILITY_MAJOR, device))
-        self.check(self.library.cuDeviceGetAttribute(ctypes.byref(minor), _CAPABILITY_MINOR, device))
-        return 10 * major.value + minor.value
+        return 10 * self.attribute(_CAPABILITY_MAJOR, device) + self.attribute(_CAPABILITY_MINOR, device)
+
+    def name(self, device: int = 0) -> str:
+        text = ctypes.create_string_buffer(128)
+        self.check(self.library.cuDeviceGetName(text, 128, device))
+        return text.value.decode(errors="replace")
+
+    def version(self) -> int:
+        """The newest CUDA that the driver knows: 1000 * major + 10 * minor."""
+        version = ctypes.c_int()
+        self.check(self.library.cuDriverGetVersion(ctypes.byref(version)))
+        return version.value
+
+    def total_memory(self, device: int = 0) -> int:
+        size = ctypes.c_size_t()
+        self.check(self.library.cuDeviceTotalMem_v2(ctypes.byref(size), device))
+        return size.value
+
+    def device_count(self) -> int:
+        count = ctypes.c_int()
+        self.check(self.library.cuDeviceGetCount(ctypes.byref(count)))
+        return count.value
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes of the device whose context is current."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.check(self.library.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
+        return free.value, total.value
 
 
 class DriverKernels:
@@ -80,6 +135,12 @@ class DriverKernels:
         """Compiles and loads what these kernels need, ahead of their first launch (loading breaks a capture)."""
         for name in names:
             self._functions.get(name) or self._load(name)
+
+    def unload(self) -> None:
+        """Gives the compiled units' memory back; they load again when they are needed."""
+        for module in self._modules.values():
+            self._driver.call("cuModuleUnload", module)
+        self._functions, self._modules, self._large = {}, {}, set()
 
     def _load(self, name: str) -> tuple[ctypes.c_void_p, source.Signature]:
         signature, function = source.signatures()[name], ctypes.c_void_p()

@@ -40,8 +40,10 @@ class KvLayer:
 
 @dataclass
 class Bank:
-    """The pointer tables of one `experts` operation, rebuilt when its weights or its mask change."""
+    """One `experts` operation. Its pointer tables stay where they are and are written anew when weights or mask change,
+    so that a captured graph goes on with them."""
 
     weights: tuple[int, int, int]
     mask: int | None
     tables: tuple[int, int, int] | None = None
+    is_stale: bool = True

@@ -14,6 +14,10 @@ class LaunchError(RuntimeError):
     """A launch was refused, or a kernel failed; the message names the kernel and the reason."""
 
 
+class OutOfDeviceMemoryError(LaunchError):
+    """The driver has no memory left for what was asked of it."""
+
+
 class KernelSet(Protocol):
     def launch(
         self, name: str, grid: Dim, block: Dim, args: Sequence[Argument], shared: int = 0, stream: int = 0

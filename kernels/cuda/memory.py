@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -31,6 +32,10 @@ class Memory(Protocol):
 
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         """A copy of what is there."""
+        ...
+
+    def move(self, to: int, source: int, size: int) -> None:
+        """A copy between two addresses, in order with the launches before and after it."""
         ...
 
     def borrow(self, buffer: Buffer, offset: int, size: int) -> tuple[int, object]:
@@ -70,6 +75,9 @@ class HostMemory:
         found: Array = memory[begin : begin + size].view(dtype).reshape(shape).copy()
         return found
 
+    def move(self, to: int, source: int, size: int) -> None:
+        ctypes.memmove(to, source, size)
+
     def borrow(self, buffer: Buffer, offset: int, size: int) -> tuple[int, object]:
         owner = np.frombuffer(cast("bytes", buffer), np.uint8)
         if offset < 0 or offset + size > owner.size:
@@ -77,21 +85,40 @@ class HostMemory:
         return owner.ctypes.data + offset, owner
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceRows:
+    """Rows that lie in a device's memory, as numpy's arrays do in the host's."""
+
+    memory: Memory
+    address: int
+    shape: tuple[int, int]
+    dtype: type
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * self.shape[0] * self.shape[1]
+
+    def copy(self) -> Array:
+        """What they hold now, in the host's memory."""
+        return self.memory.get(self.address, self.shape, self.dtype)
+
+
 class DriverMemory:
-    """For DriverKernels. Copies wait for `stream`, so that they come between the launches before and after them; not
-    for use while that stream is captured."""
+    """For DriverKernels. Copies are made on `stream`, so that they come between the launches before and after them, and
+    are done when a call returns; not for use while that stream is captured."""
 
     def __init__(self, driver: Driver, stream: int = 0) -> None:
-        self._driver, self._library, self._stream = driver, driver.library, ctypes.c_void_p(stream)
+        self._driver, self._stream = driver, stream
 
     def allocate(self, size: int) -> int:
-        address = ctypes.c_uint64()
-        self._driver.check(self._library.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(max(1, size))), "memory")
-        return address.value
+        return self._driver.make("cuMemAlloc_v2", max(1, size))
 
     def free(self, address: int) -> None:
-        self._synchronize()
-        self._driver.check(self._library.cuMemFree_v2(ctypes.c_uint64(address)))
+        self._driver.call("cuStreamSynchronize", self._stream)
+        self._driver.call("cuMemFree_v2", address)
 
     def put(self, array: Array) -> int:
         address = self.allocate(array.nbytes)
@@ -99,17 +126,16 @@ class DriverMemory:
         return address
 
     def set(self, address: int, array: Array) -> None:
-        self._synchronize()
         array = np.ascontiguousarray(array)
-        source, size = ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes)
-        self._driver.check(self._library.cuMemcpyHtoD_v2(ctypes.c_uint64(address), source, size))
+        self._copy(address, array.ctypes.data, array.nbytes)
 
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
-        self._synchronize()
         array: Array = np.empty(shape, dtype)
-        to, size = ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes)
-        self._driver.check(self._library.cuMemcpyDtoH_v2(to, ctypes.c_uint64(address), size))
+        self._copy(array.ctypes.data, address, array.nbytes)
         return array
+
+    def move(self, to: int, source: int, size: int) -> None:
+        self._driver.call("cuMemcpyAsync", to, source, size, self._stream)
 
     def borrow(self, buffer: Buffer, offset: int, size: int) -> tuple[int, object]:
         """`buffer` has a __cuda_array_interface__, as torch's tensors do."""
@@ -121,5 +147,7 @@ class DriverMemory:
             raise ValueError(f"{size} bytes from {offset} do not fit an array of {held}")
         return int(facts["data"][0]) + offset, buffer
 
-    def _synchronize(self) -> None:
-        self._driver.check(self._library.cuStreamSynchronize(self._stream))
+    def _copy(self, to: int, source: int, size: int) -> None:
+        if size:
+            self.move(to, source, size)
+            self._driver.call("cuStreamSynchronize", self._stream)

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels._cpu import QUANT_TYPES
+from kernels.cuda.footprint import CountingMemory, Footprint, NoKernels
 from kernels.cuda.handles import Bank, KvLayer, Weight
 from kernels.cuda.kernel_set import KernelSet
-from kernels.cuda.memory import Memory
+from kernels.cuda.memory import DeviceRows, Memory
 from kernels.cuda.operations import (
     GELU,
     SIGMOID,
@@ -47,12 +48,14 @@ class CudaProgram:
     _values: list[Value] = field(default_factory=list)
     _weights: list[Weight] = field(default_factory=list)
     _kv_layers: list[KvLayer] = field(default_factory=list)
-    _masks: list[NDArray[np.bool_]] = field(default_factory=list)
+    _places: list[NDArray[np.int32]] = field(default_factory=list)
     _banks: list[Bank] = field(default_factory=list)
     _operations: list[Callable[[Run], None]] = field(default_factory=list)
     _pairs: dict[int, Callable[[Run], None]] = field(default_factory=dict)  # operations index and index + 1 in one
     _sums: tuple[int, int, int, int] = (-1, 0, 0, 0)  # the latest `add`: its index, a, b and out
     _last: tuple[int, int] = (0, 0)  # rows per token and per output of the last run
+    _run: Run | None = None  # of the latest batch
+    _is_dry: bool = False  # nothing has to be bound
 
     # ---- handles ----
 
@@ -73,7 +76,8 @@ class CudaProgram:
         if address % 16:
             raise ValueError(f"bind_weight: weight {handle} is not 16-byte aligned")
         weight.address, weight.owner = address, owner
-        self._forget_tables(lambda bank: handle in bank.weights)
+        for bank in self._banks:
+            bank.is_stale |= handle in bank.weights
 
     def kv_layer(
         self, kv_heads: int, key_dim: int, value_dim: int, type_id: int, block_tokens: int, latent: bool = False
@@ -91,19 +95,19 @@ class CudaProgram:
         layer.owners = tuple(owner for _, owner in borrowed)
 
     def expert_mask(self, experts: int) -> int:
-        self._masks.append(np.ones(experts, np.bool_))
-        return len(self._masks) - 1
+        """Which of `experts` are here, and where: at first, each in the place of its number."""
+        self._places.append(np.arange(experts, dtype=np.int32))
+        return len(self._places) - 1
 
     def set_expert_mask(self, handle: int, present: NDArray[np.bool_]) -> None:
-        self._masks[handle] = np.array(present, np.bool_)
-        self._forget_tables(lambda bank: bank.mask == handle)
+        self.set_expert_places(handle, np.where(present, np.arange(len(present), dtype=np.int32), np.int32(-1)))
 
-    def _forget_tables(self, concerns: Callable[[Bank], bool]) -> None:
+    def set_expert_places(self, handle: int, places: NDArray[np.int32]) -> None:
+        """Expert e is the matrix number places[e] of its stacks; -1: not here. In force from the next run, or after
+        `refresh`."""
+        self._places[handle] = np.array(places, np.int32)
         for bank in self._banks:
-            if bank.tables and concerns(bank):
-                for table in bank.tables:
-                    self.memory.free(table)
-                bank.tables = None
+            bank.is_stale |= bank.mask == handle
 
     # ---- operations ----
 
@@ -202,7 +206,7 @@ class CudaProgram:
 
         def do(run: Run) -> None:
             layer = self._kv_layers[kv]
-            if not layer.owners:
+            if not layer.owners and not self._is_dry:
                 raise RuntimeError(f"run: attention: KV layer {kv} is not bound")
             cache = layer.cache()
             run.operations.kv_store(cache, run.at(k), run.at(v), run.places, run.n)
@@ -301,49 +305,101 @@ class CudaProgram:
 
     def _bound(self, handle: int) -> Weight:
         weight = self._weights[handle]
-        if not weight.address:
+        if not weight.address and not self._is_dry:
             raise RuntimeError(f"run: weight {handle} is not bound")
         return weight
 
     def _tables(self, bank: Bank) -> tuple[ExpertTable, ExpertTable, ExpertTable]:
         weights = [self._bound(handle) for handle in bank.weights]
+        count = weights[0].count if bank.mask is None else len(self._places[bank.mask])
         if bank.tables is None:
-            pointers = []
-            for weight in weights:
-                addresses = weight.address + weight.matrix_bytes * np.arange(weight.count, dtype=np.uint64)
-                present = np.ones(weight.count, np.bool_) if bank.mask is None else self._masks[bank.mask]
-                pointers.append(self.memory.put(np.where(present, addresses, np.uint64(0)).astype(np.uint64)))
-            bank.tables = pointers[0], pointers[1], pointers[2]
+            pointers = [self.memory.allocate(8 * count) for _ in weights]
+            bank.tables, bank.is_stale = (pointers[0], pointers[1], pointers[2]), True
+        if bank.is_stale:
+            places = np.arange(count) if bank.mask is None else self._places[bank.mask]
+            for weight, table in zip(weights, bank.tables, strict=True):
+                addresses = weight.address + weight.matrix_bytes * places.astype(np.uint64)
+                self.memory.set(table, np.where(places >= 0, addresses, np.uint64(0)))
+            bank.is_stale = False
         gate, up, down = (
-            ExpertTable(table, w.type_id, w.count, w.rows, w.cols)
-            for table, w in zip(bank.tables, weights, strict=True)
+            ExpertTable(table, w.type_id, count, w.rows, w.cols) for table, w in zip(bank.tables, weights, strict=True)
         )
         return gate, up, down
 
     # ---- execution ----
 
     def run(self, pool: ThreadPool | None, batch: Batch, begin: int = 0, end: int = -1) -> None:
-        """Operations begin … end for one batch. `pool` is the CPU's and not used."""
-        with Run(Operations(self.kernels, self.stream), self.memory, self._values, batch) as run:
-            index, end = begin, self.operation_count if end < 0 else end
-            while index < end:
-                pair = self._pairs.get(index) if index + 1 < end else None
-                (pair or self._operations[index])(run)
-                index += 2 if pair else 1
-            self._last = run.n, run.output_count
+        """Operations begin … end for one batch. `pool` is the CPU's and not used. What a batch needs on the device
+        stays there until another one comes, because a step is run in parts."""
+        if self._run is None or self._run.batch is not batch:
+            self.forget_run()
+            self._run = Run(Operations(self.kernels, self.stream), self.memory, self._values, batch)
+        self.launch(self._run, begin, end)
+        self._last = self._run.n, self._run.output_count
+
+    def launch(self, run: Run, begin: int, end: int) -> None:
+        index, end = begin, self.operation_count if end < 0 else end
+        while index < end:
+            pair = self._pairs.get(index) if index + 1 < end else None
+            (pair or self._operations[index])(run)
+            index += 2 if pair else 1
+
+    def footprint(self, batch: Batch) -> Footprint:
+        """What a run of everything would take for this batch. Nothing has to be bound, and nothing is launched."""
+        memory, kernels = CountingMemory(), NoKernels()
+        values = [Value(value.width, value.ids, value.outputs) for value in self._values]
+        real, tables = self.memory, [bank.tables for bank in self._banks]
+        self.memory, self._is_dry = memory, True
+        for bank in self._banks:
+            bank.tables = None
+        try:
+            self.launch(Run(Operations(kernels), memory, values, batch), 0, -1)
+        finally:
+            self.memory, self._is_dry = real, False
+            for bank, kept in zip(self._banks, tables, strict=True):
+                bank.tables, bank.is_stale = kept, True
+        return Footprint(memory.peak, frozenset(kernels.names))
+
+    def refresh(self) -> None:
+        """Pointer tables as they are to be for what is launched next."""
+        for bank in self._banks:
+            if bank.tables is not None and bank.is_stale:
+                self._tables(bank)
+
+    def forget_run(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+
+    def close(self) -> None:
+        """Gives back all memory that the program took. It must not be running."""
+        self.forget_run()
+        for value in self._values:
+            value.release(self.memory)
+        for bank in self._banks:
+            for table in bank.tables or ():
+                self.memory.free(table)
+            bank.tables = None
+
+    def rows(self, value: int) -> DeviceRows:
+        """[rows, width] of the last run, where they are: good until the next run."""
+        found = self._values[value]
+        shape = self._last[found.outputs], found.width
+        return DeviceRows(self.memory, found.address, shape, np.int32 if found.ids else np.float32)
 
     def read(self, value: int) -> Any:
         """[rows, width] of the last run, copied from the device."""
-        found = self._values[value]
-        rows = self._last[found.outputs]
-        return self.memory.get(found.address, (rows, found.width), np.int32 if found.ids else np.float32)
+        return self.rows(value).copy()
 
-    def write(self, value: int, rows: Floats | Ints) -> None:
+    def write(self, value: int, rows: Floats | Ints | DeviceRows) -> None:
         found = self._values[value]
         if rows.shape[1] != found.width:
             raise ValueError(f"write: value {value} has {found.width} columns, not {rows.shape[1]}")
         found.reserve(self.memory, len(rows))
-        self.memory.set(found.address, rows)
+        if isinstance(rows, DeviceRows):
+            self.memory.move(found.address, rows.address, rows.nbytes)
+        else:
+            self.memory.set(found.address, rows)
 
     @property
     def operation_count(self) -> int:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from kernels.cuda.memory import Memory
+from kernels.cuda.memory import Array, Memory
 from kernels.cuda.operations import (
     EXTENT_BYTES,
     K_TYPES,
@@ -44,26 +41,33 @@ class Value:
         if rows > self.capacity:
             if self.address:
                 memory.free(self.address)
+                self.address = self.capacity = 0
             self.address, self.capacity = memory.allocate(max(1, rows) * self.width * 4), rows
+
+    def release(self, memory: Memory) -> None:
+        if self.address:
+            memory.free(self.address)
+        self.address = self.capacity = 0
 
 
 class Run:
-    """Everything of one batch; use as a context, which ends its scratch memory."""
+    """Everything of one batch. `close` ends its scratch memory."""
 
     def __init__(self, operations: Operations, memory: Memory, values: list[Value], batch: Batch) -> None:
         self.operations = operations
         self.n, self.output_count = len(batch), len(batch.outputs)
-        self._memory, self._values, self._batch = memory, values, batch
+        self.batch = batch
+        self._memory, self._values = memory, values
+        self._tables = batch.block_tables
         self._scratch: dict[Hashable, int] = {}
+        self._items: dict[int, Items] = {}  # by heads per KV head
         for value in values:
             value.reserve(memory, max(self.n, self.output_count))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         for address in self._scratch.values():
             self._memory.free(address)
+        self._scratch.clear()
 
     def rows(self, outputs: bool) -> int:
         return self.output_count if outputs else self.n
@@ -77,45 +81,49 @@ class Run:
             self._scratch[name] = self._memory.allocate(max(1, size))
         return self._scratch[name]
 
-    def _array(self, name: Hashable, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> int:
+    def _array(self, name: Hashable, make: Callable[[], Array]) -> int:
         if name not in self._scratch:
-            self._scratch[name] = self._memory.put(array)
+            self._scratch[name] = self._memory.put(make())
         return self._scratch[name]
 
     # ---- the batch ----
 
     @property
     def tokens(self) -> int:
-        return self._array("tokens", self._batch.tokens)
+        return self._array("tokens", lambda: self.batch.tokens)
 
     @property
     def positions(self) -> int:
-        return self._array("positions", self._batch.positions)
+        return self._array("positions", lambda: self.batch.positions)
 
     @property
     def outputs(self) -> int:
-        return self._array("outputs", self._batch.outputs)
+        return self._array("outputs", lambda: self.batch.outputs)
 
     @property
     def places(self) -> Places:
-        tables = self._batch.block_tables
-        sequences = self._array("sequences", self._batch.sequences)
-        return Places(self.positions, sequences, self._array("tables", tables), tables.shape[1])
+        sequences = self._array("sequences", lambda: self.batch.sequences)
+        return Places(self.positions, sequences, self._array("tables", lambda: self._tables), self._tables.shape[1])
 
     def prefill_items(self, heads_per_kv: int) -> Items:
-        order, items = prefill_items(self._batch.positions, self._batch.sequences, heads_per_kv)
-        names = ("order", heads_per_kv), ("items", heads_per_kv)
-        return Items(self._array(names[0], order), self._array(names[1], items), len(items))
+        if heads_per_kv not in self._items:
+            order, items = prefill_items(self.batch.positions, self.batch.sequences, heads_per_kv)
+            places = (
+                self._array(("order", heads_per_kv), lambda: order),
+                self._array(("items", heads_per_kv), lambda: items),
+            )
+            self._items[heads_per_kv] = Items(*places, len(items))
+        return self._items[heads_per_kv]
 
     def partitions(self, window: int) -> int:
-        return max(partitions_for(int(position), window) for position in self._batch.positions)
+        return max(partitions_for(int(position), window) for position in self.batch.positions)
 
     def rope_table(self, frequencies: Floats, magnitude: float) -> int:
         """Once per run for all layers that turn alike."""
         name = "rope", frequencies.tobytes(), magnitude
         if name not in self._scratch:
             table, pairs = self.scratch(name, self.n * 2 * frequencies.size * 4), frequencies.size
-            given = self._array(("frequencies", frequencies.tobytes()), frequencies)
+            given = self._array(("frequencies", frequencies.tobytes()), lambda: frequencies)
             self.operations.rope_table(self.positions, given, table, self.n, pairs, magnitude)
         return self._scratch[name]
 

@@ -3,7 +3,10 @@
 // functions run off the caller's thread, and a capture records instead of running. A graph runs its nodes one by one,
 // among those whose dependencies are done always the last captured: an order that was only accidental shows. Images are
 // not read: functions are found by name in this library. "Device" memory is host memory. A failed kernel poisons the
-// context, as on a GPU.
+// context, as on a GPU. Calls need a current context, memory is limited and counted, fresh memory is 0xff and what is
+// not mapped cannot be touched. stand_in_* are for tests: limits, failures, counts.
+#include "stand_in_driver.h"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -23,25 +26,19 @@ namespace {
 
 using Task = std::function<void()>;
 using Entry = const char* (*)(unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void**);
-enum Status {
-  kSuccess = 0,
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kNotReady = 600,
-  kNotFound = 500,
-  kLaunchFailed = 719,
-  kCaptureUnsupported = 900,
-  kCaptureUnjoined = 904
-};
 
 std::mutex& failure_mutex = *new std::mutex;
 std::string& failure = *new std::string;
 int sticky = kSuccess;
 
+}  // namespace
+
 int status() {
   const std::lock_guard<std::mutex> lock(failure_mutex);
   return sticky;
 }
+namespace {
+
 void note_failure(const char* text) {
   const std::lock_guard<std::mutex> lock(failure_mutex);
   if (sticky) return;
@@ -190,8 +187,6 @@ std::vector<uint64_t> copy_arguments(const unsigned* sizes, void** params) {
 
 }  // namespace
 
-#define API extern "C" __attribute__((visibility("default"))) int
-
 API cuInit(unsigned) { return kSuccess; }
 API cuGetErrorString(int code, const char** text) {
   static thread_local std::string copy;
@@ -201,16 +196,16 @@ API cuGetErrorString(int code, const char** text) {
          : code == kCaptureUnjoined    ? "capture was not joined to the original stream"
          : code == kNotFound           ? "named symbol not found"
          : code == kOutOfMemory        ? "out of memory"
+         : code == kInvalidContext     ? "invalid device context"
                                        : "invalid argument";
   *text = copy.c_str();
   return kSuccess;
 }
-API cuDevicePrimaryCtxRetain(void** context, int) { return *context = nullptr, kSuccess; }
-API cuCtxSetCurrent(void*) { return kSuccess; }
-API cuDeviceGetAttribute(int* value, int attribute, int) { return *value = attribute == 75 ? 7 : 5, kSuccess; }
 API cuModuleLoadData(void** module, const void* image) {
+  COUNTED;
   return *module = this_library(), image ? kSuccess : kInvalidValue;
 }
+API cuModuleUnload(void*) { return kSuccess; }
 API cuModuleGetFunction(Function** function, void* module, const char* name) {
   const auto find = [&](const char* end) { return dlsym(module, (name + std::string(end)).c_str()); };
   void* const entry = find("_host");
@@ -221,6 +216,7 @@ API cuModuleGetFunction(Function** function, void* module, const char* name) {
 API cuFuncSetAttribute(Function*, int, int value) { return value <= 64 << 10 ? kSuccess : kInvalidValue; }  // Turing's
 API cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, Stream* stream, void** params, void**) {
+  COUNTED;
   return stream_of(stream).add([=, values = copy_arguments(f->sizes, params)] {
     auto mine = values;  // a kernel may write to its parameters, and a graph runs again
     std::vector<void*> args;
@@ -230,25 +226,33 @@ API cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   });
 }
 API cuLaunchHostFunc(Stream* stream, void (*function)(void*), void* data) {
+  COUNTED;
   return stream_of(stream).add([=] { function(data); });
 }
 
-API cuMemAlloc_v2(void** address, size_t size) {
-  return (*address = std::aligned_alloc(256, (size + 255) / 256 * 256)) ? kSuccess : kOutOfMemory;
-}
-API cuMemFree_v2(void* address) { return std::free(address), kSuccess; }
 API cuMemcpyAsync(void* to, const void* from, size_t size, Stream* stream) {
+  COUNTED;
   return stream_of(stream).add([=] { std::memcpy(to, from, size); });
 }
-API cuMemcpyHtoD_v2(void* to, const void* from, size_t size) { return std::memcpy(to, from, size), status(); }
+API cuMemcpyHtoD_v2(void* to, const void* from, size_t size) {
+  COUNTED;
+  return std::memcpy(to, from, size), status();
+}
 API cuMemcpyDtoH_v2(void* to, const void* from, size_t size) {
+  COUNTED;
   const int code = stream_of(nullptr).synchronize();
   return std::memcpy(to, from, size), code;
 }
 
-API cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream, kSuccess; }
+API cuStreamCreate(Stream** stream, unsigned) {
+  NEEDS_CONTEXT;
+  return *stream = new Stream, kSuccess;
+}
 API cuStreamDestroy_v2(Stream* stream) { return delete stream, kSuccess; }
-API cuStreamSynchronize(Stream* stream) { return stream_of(stream).synchronize(); }
+API cuStreamSynchronize(Stream* stream) {
+  COUNTED;
+  return stream_of(stream).synchronize();
+}
 API cuEventCreate(Event** event, unsigned) { return *event = new Event, kSuccess; }
 API cuEventDestroy_v2(Event* event) { return delete event, kSuccess; }
 API cuEventRecord(Event* event, Stream* stream) {
@@ -296,6 +300,7 @@ API cuGraphInstantiateWithFlags(Graph** executable, Graph* graph, unsigned long 
   return *executable = new Graph(*graph), kSuccess;
 }
 API cuGraphLaunch(Graph* executable, Stream* stream) {
+  COUNTED;
   return stream_of(stream).add([executable] { executable->run(); });
 }
 API cuGraphExecDestroy(Graph* graph) { return delete graph, kSuccess; }

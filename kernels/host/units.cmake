@@ -28,7 +28,8 @@ foreach(unit ${cuda_units})
   list(APPEND cuda_objects $<TARGET_OBJECTS:cuda_${name}>)
 endforeach()
 
-Python_add_library(_cuda_host MODULE WITH_SOABI host/fibers.cpp host/collectives.cpp host/stand_in_driver.cpp ${cuda_objects})
+Python_add_library(_cuda_host MODULE WITH_SOABI host/fibers.cpp host/collectives.cpp host/stand_in_driver.cpp host/stand_in_memory.cpp
+                   ${cuda_objects})
 target_compile_options(_cuda_host PRIVATE -Wall -Wextra -O2 -fvisibility=hidden)
 target_link_libraries(_cuda_host PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 if(TESSERA_SANITIZE MATCHES "address")

@@ -25,6 +25,7 @@ from engine.messages import (
     SetBudget,
     TokenEvent,
 )
+from engine.runtime.devices.cuda.find import FoundCard
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -110,8 +111,10 @@ def test_a_budget_that_fails_is_rolled_back_with_a_reason(client: EngineClient, 
     assert list(client.stream(request("a", 4)))[-1].error is None  # type: ignore[union-attr]
 
 
-def test_a_device_that_is_not_there(client: EngineClient, tiny_models: Write) -> None:
-    with pytest.raises(ReportedError, match="cuda"):
+def test_a_device_that_is_not_there(client: EngineClient, tiny_models: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = FoundCard(reason="There is no NVIDIA driver.")
+    monkeypatch.setattr("engine.runtime.devices.open.find_card", lambda: missing)
+    with pytest.raises(ReportedError, match=r"no NVIDIA driver.*run it on the processor"):
         client.load(str(tiny_models(MODEL)), LoadOptions(device="cuda", engine="native"))
 
 

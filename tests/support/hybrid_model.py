@@ -1,4 +1,4 @@
-"""A model over CPU and emulated device, without text: token ids in, logits out, under any placement."""
+"""A model over CPU and a device, without text: token ids in, logits out, under any placement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.memory import KVPool, SequenceState
 from engine.memory.weight_store import WeightStore
 from engine.models import build_graph, load_spec
 from engine.models.graph import Experts, Graph
-from engine.runtime.devices import Clock, LinkRates
+from engine.runtime.devices import Clock, Device, LinkRates
 from engine.runtime.devices.emulated import EmulatedDevice
 from engine.runtime.executor import Chunk
 from engine.runtime.hybrid import HybridExecutor
@@ -40,11 +40,12 @@ class HybridModel:
         clock: Clock | None = None,
         costs: Costs = lambda work: 0.0,
         kernels: Literal["fast", "exact"] = "fast",
+        device: Device | None = None,
     ) -> None:
         gguf = GGUFFile.open(path)
         self.graph = build_graph(load_spec(gguf))
         self.pool = KVPool(self.graph.kv_layers, context // 32 + 4)
-        self.device = EmulatedDevice(
+        self.device: Device = device or EmulatedDevice(
             limit, link=link or LinkRates(1e12, 0.0), clock=clock, granularity=4096, kernels=kernels
         )
         self.executor = HybridExecutor(

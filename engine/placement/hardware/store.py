@@ -100,6 +100,25 @@ def _catalogue_entry(gpu: GPU) -> catalogue.CatalogueGPU | None:
     return min(named, key=lambda entry: abs(entry.memory_gib * (1 << 30) - total))
 
 
+def similar_cpu() -> catalogue.CatalogueCPU:
+    """The catalogue's entry whose name stands in this processor's, else the one with as many cores."""
+    name = cpu_name().lower()
+    for entry in catalogue.cpus():
+        if entry.name.lower() in name:
+            return entry
+    cores = psutil.cpu_count(logical=False) or 4
+    desktop = [entry for entry in catalogue.cpus() if entry.isa.startswith("avx") and entry.bandwidth_gb < 100]
+    return min(desktop, key=lambda entry: (abs(entry.cores - cores), entry.bandwidth_gb))
+
+
+def own_profile(folder: Path, threads: int) -> tuple[HardwareProfile, bool]:
+    """This machine as measured before, and True; or the most similar processor's datasheet, and False."""
+    known = known_machine(folder, threads)
+    if known is not None:
+        return known, True
+    return catalogue.machine(similar_cpu(), None, psutil.virtual_memory().total), False
+
+
 def cpu_name() -> str:
     """The processor's own name for itself."""
     cpuinfo = Path("/proc/cpuinfo")

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.errors import EngineError
-from engine.runtime.devices.memory import DeviceMemory
+from engine.runtime.devices.memory import DeviceMemory, Region
 from engine.runtime.devices.streams import Clock, Stream
 from kernels._cpu import Program, ThreadPool
 
-_KINDS = ("cpu", "emulated", "emulated-exact", "cuda")
+if TYPE_CHECKING:
+    from engine.models.graph import Graph
+    from engine.placement.hardware.card import CardFacts
+    from engine.runtime.expert_slots import Ids
+    from engine.runtime.lowering import CpuProgram
+    from engine.runtime.staging import Staging
+
+_KINDS = ("auto", "cpu", "cuda", "emulated", "emulated-exact")
 _UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
@@ -26,12 +34,24 @@ class LinkRates:
         return self.latency + size / self.bandwidth
 
 
+@dataclass(frozen=True, slots=True)
+class WorkspaceNeed:
+    """The most that programs of a graph have to have room for at once."""
+
+    graph: Graph
+    tokens: int
+    outputs: int
+    blocks: int  # of a sequence that fills the cache
+    block_tokens: int
+
+
 class Device(Protocol):
     """A device with memory of its own. Activations and weights are copied on different streams, so that a few kilobytes
     that a step waits for never queue behind a tensor."""
 
     name: str  # "emulated", "cuda:0"
     label: str  # as shown to people
+    facts: CardFacts | None  # of a real card
     memory: DeviceMemory
     link: LinkRates
     clock: Clock
@@ -40,21 +60,58 @@ class Device(Protocol):
     weights: Stream
     pool: ThreadPool
 
-    def new_program(self, tier: str) -> Program:
-        """An empty program that will run on this device, over weights in its memory."""
+    has_pointer_tables: bool  # programs find experts by tables of their own, so that their ids stay as they are
+
+    def new_program(self, tier: str, workspace: Region) -> Program:
+        """An empty program that will run on this device, over weights in its memory, with values in `workspace`."""
+
+    def workspace_bytes(self, program: CpuProgram, need: WorkspaceNeed) -> int:
+        """Of the largest batches: all that lies between a program's operations."""
+
+    def prepare(self, program: CpuProgram, need: WorkspaceNeed) -> None:
+        """Everything that a first run would have to load. DeviceMemoryError where there is no room for it."""
+
+    def forget(self, program: CpuProgram) -> None:
+        """Gives back what a program took; it is not used any more."""
+
+    def set_table(self, program: CpuProgram, bank: str, slots: Ids) -> None:
+        """Where the program finds a bank's experts from the next run on; -1: not here."""
+
+    def new_staging(self, name: str, width: int, is_ids: bool, on_device: bool) -> Staging:
+        """Where values wait that came here, or that left."""
+
+    def rows_of(self, program: Program, handle: int) -> Any:
+        """A value of this device's program, where it is; `copy` of it is an array."""
+
+    def carry(self, crossing: Sequence[tuple[Any, Staging]]) -> int:
+        """Copies rows of either side into staging of the other; the bytes copied. On the stream for activations."""
+
+    def synchronize(self) -> None:
+        """On the compute stream: returns when everything launched there is done."""
 
     def hold_link(self, stream: str, size: int, elapsed: float) -> None:
         """Called on a copy stream after a copy of `size` bytes that took `elapsed` seconds."""
 
+    @property
+    def overhead_bytes(self) -> int:
+        """Memory that the driver takes beside what is allocated, as soon as anything is."""
+
+    def rounding_bytes(self, regions: int, growing: int) -> int:
+        """What so many regions take beyond their sizes; `growing` of them may end in the middle of their capacity."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its owner should know of how it runs."""
+
     def close(self) -> None:
-        """Waits for all streams and ends them."""
+        """Waits for all streams and ends them. Everything it held was given back."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
     """What was asked for: a kind, and how much of its memory may be used (None: as much as is sensible)."""
 
-    kind: str  # "cpu", "emulated", "emulated-exact" or "cuda"
+    kind: str  # "auto", "cpu", "cuda", "emulated" or "emulated-exact"
     budget: int | None = None
 
 

@@ -46,11 +46,21 @@ class Region:
         self.size, self.charged = size, charged
 
     def view(self, begin: int = 0, end: int | None = None) -> Bytes:
-        """Bytes begin … end, which must be there."""
+        """Bytes begin … end, which must be there; for programs of this device."""
         end = self.size if end is None else end
         if not 0 <= begin <= end <= self.size:
             raise ValueError(f"bytes {begin}..{end} are outside the {self.size} of {self.purpose}")
         return self._bytes[begin:end]
+
+    def write(self, begin: int, source: Bytes) -> None:
+        self.view(begin, begin + len(source))[:] = source
+
+    def read(self, begin: int, target: Bytes) -> None:
+        target[:] = self.view(begin, begin + len(target))
+
+    def copy(self, source: int, target: int, size: int) -> None:
+        """`size` bytes from one place in the region to another; the two do not overlap."""
+        self.view(target, target + size)[:] = self.view(source, source + size)
 
     def release(self) -> None:
         self.resize(0)

@@ -8,11 +8,18 @@ from typing import Literal
 import psutil
 
 from engine.errors import UnsupportedError
+from engine.hub.folders import cache_folder, data_folder
 from engine.memory.available import available_memory
-from engine.placement.hardware.catalogue import machine
+from engine.placement.budget import headroom_bytes
+from engine.placement.hardware import catalogue
+from engine.placement.hardware.card import CardFacts, catalogue_entry
 from engine.placement.hardware.profile import HardwareProfile
-from engine.runtime.devices.device import Device, LinkRates
+from engine.placement.hardware.store import hardware_folder, own_profile
+from engine.runtime.devices.cuda.find import FoundCard, find_card
+from engine.runtime.devices.device import Device, DeviceChoice, LinkRates
 from engine.runtime.devices.emulated import EmulatedDevice
+from engine.runtime.threads import default_threads
+from kernels.cuda.kernel_set import LaunchError
 
 _EMULATED_LIKE = ("Ryzen 7 5800X", "RTX 3060 12GB")  # whose datasheets the emulated device plays
 _LARGEST_UNASKED = 2 << 30
@@ -30,17 +37,79 @@ def open_device(kind: str, budget: int | None, threads: int) -> Device | None:
         rates = LinkRates(link.to_gpu, link.latency)
         kernels: Literal["fast", "exact"] = "exact" if kind == "emulated-exact" else "fast"
         return EmulatedDevice(limit, threads=threads, link=rates, granularity=_GRANULARITY, kernels=kernels)
-    raise UnsupportedError(
-        f"There is no device “{kind}” on this computer that Tessera can use.",
-        done="The model was not loaded.",
-        remedy="Run it on the processor, or see what `tessera doctor` says.",
+    return _open_card(find_card(), budget)
+
+
+def choose_device(kind: str) -> tuple[str, str]:
+    """What "auto" stands for: a card where one can be used, else the processor, and why if a card is there at all."""
+    if kind != "auto":
+        return kind, ""
+    found = find_card()
+    if found.is_usable:
+        return "cuda", ""
+    return "cpu", f"{found.reason} The model runs on the processor. {found.remedy}".rstrip() if found.name else ""
+
+
+def _open_card(found: FoundCard, budget: int | None) -> Device:
+    from engine.runtime.devices.cuda.device import CudaDevice
+
+    if found.driver is None or found.facts is None:
+        raise UnsupportedError(
+            found.reason,
+            done="The model was not loaded.",
+            remedy=f"{found.remedy or 'See what `tessera doctor` says.'} Or run it on the processor.",
+        )
+    machine = card_machine(found.facts)
+    try:
+        return CudaDevice(found.driver, cache_folder() / "cubins", found.facts, budget, headroom_bytes(machine))
+    except LaunchError as error:
+        raise UnsupportedError(
+            f"{found.name} could not be opened: {error}.",
+            done="The model was not loaded.",
+            remedy="Close other programs that use the GPU, or run the model on the processor.",
+        ) from error
+
+
+def machine_of(device: Device) -> HardwareProfile:
+    """The machine that a device belongs to."""
+    return card_machine(device.facts) if device.facts is not None else emulated_machine()
+
+
+def card_machine(facts: CardFacts) -> HardwareProfile:
+    """This machine, its processor as measured before, with the card that its driver describes."""
+    return _with_card(own_profile(hardware_folder(data_folder()), default_threads())[0], facts)
+
+
+def with_device(own: HardwareProfile, choice: DeviceChoice) -> HardwareProfile:
+    """A machine with the device that was asked for. UnsupportedError where it is not here."""
+    kind, _ = choose_device(choice.kind)
+    if kind == "cpu":
+        return replace(own, gpu=None, link=None, drives_display=False)
+    if kind != "cuda":
+        return emulated_machine()
+    found = find_card()
+    if found.facts is None:
+        raise UnsupportedError(found.reason, remedy=found.remedy or "Plan for a card of the catalogue: --gpu NAME.")
+    return _with_card(own, found.facts)
+
+
+def _with_card(own: HardwareProfile, facts: CardFacts) -> HardwareProfile:
+    entry = catalogue_entry(facts)
+    gpu = replace(catalogue.gpu_profile(entry), name=facts.name, memory_bytes=facts.memory_bytes)
+    return replace(
+        own,
+        gpu=gpu,
+        link=catalogue.link_profile(entry),
+        drives_display=facts.drives_display,
+        source="mixed",
+        notes=(f"The speed of {facts.name} is not measured: it is from {entry.source}.",),
     )
 
 
 def emulated_machine() -> HardwareProfile:
     """The machine that the emulated device belongs to: datasheet rates, this machine's RAM, and a card whose memory is
     bounded by the budget alone."""
-    played = machine(*_EMULATED_LIKE, ram_bytes=psutil.virtual_memory().total)
+    played = catalogue.machine(*_EMULATED_LIKE, ram_bytes=psutil.virtual_memory().total)
     assert played.gpu is not None
     gpu = replace(played.gpu, name="emulated device", memory_bytes=1 << 50)
     return replace(played, gpu=gpu, notes=(f"Planned with the rates of {_EMULATED_LIKE[1]}; it computes on the CPU.",))

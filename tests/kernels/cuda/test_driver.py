@@ -42,8 +42,10 @@ def _wide(value: object) -> object:
 
 
 @pytest.fixture(scope="module")
-def cuda() -> StandIn:
-    return StandIn()
+def cuda() -> Iterator[StandIn]:
+    stand_in = StandIn()
+    yield stand_in
+    stand_in("cuDevicePrimaryCtxRelease_v2", 0)
 
 
 @pytest.fixture(scope="module")

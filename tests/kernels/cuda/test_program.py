@@ -144,6 +144,7 @@ def test_the_driver_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.M
     """Over the stand-in for libcuda, which reads no images, on a stream of its own: what the host set computes."""
     monkeypatch.setattr(nvrtc, "load_or_compile", lambda *_: b"image")
     driver = Driver(library_path())
+    driver.retain_primary_context()
     stream = ctypes.c_void_p()
     driver.check(driver.library.cuStreamCreate(ctypes.byref(stream), 1))
     memory = DriverMemory(driver, stream.value or 0)
@@ -154,6 +155,7 @@ def test_the_driver_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.M
             tiny.program.run(None, batch)
         compare(ours.program.read(ours.logits), host.program.read(host.logits), 0)
     driver.check(driver.library.cuStreamDestroy_v2(stream))
+    driver.call("cuDevicePrimaryCtxRelease_v2", 0)
 
 
 def compare(found: NDArray[Any], expected: NDArray[Any], tolerance: float) -> None:

@@ -1,0 +1,46 @@
+"""A card's profile from what its driver says of it: the catalogue's entry of that name, else its clocks and widths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.placement.hardware import catalogue
+from engine.placement.hardware.catalogue import CatalogueGPU
+
+_GIB = 1 << 30
+# Dense FP16 tensor operations per processor and clock, as the architectures' white papers have them.
+_TENSOR_OPS = {75: 1024, 80: 2048, 86: 1024, 87: 2048, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
+_LEAST_BANDWIDTH = 192e9  # of cards since Turing, where a driver does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """Clocks in Hz, bytes, and widths in bits; 0 where the driver does not tell."""
+
+    name: str
+    capability: int  # 10 * major + minor
+    memory_bytes: int
+    processors: int
+    clock: float
+    memory_clock: float
+    memory_bits: int
+    drives_display: bool
+
+
+def catalogue_entry(facts: CardFacts) -> CatalogueGPU:
+    """The entry named like the card, of several the one with the closest memory; or one made of its facts."""
+    named = [entry for entry in catalogue.gpus() if catalogue.same_family(entry.name, facts.name)]
+    if named:
+        return min(named, key=lambda entry: abs(entry.memory_gib * _GIB - facts.memory_bytes))
+    bandwidth = 2 * facts.memory_clock * facts.memory_bits / 8 or _LEAST_BANDWIDTH  # two transfers per clock
+    known = [capability for capability in _TENSOR_OPS if capability <= facts.capability]
+    operations = _TENSOR_OPS[max(known, default=75)]
+    return CatalogueGPU(
+        facts.name,
+        facts.memory_bytes / _GIB,
+        bandwidth / 1e9,
+        facts.processors * facts.clock * operations / 1e12,
+        pcie=4 if facts.capability >= 80 else 3,
+        lanes=16,
+        source="what its driver says of it",
+    )

@@ -1,0 +1,120 @@
+"""The cuda device: memory, streams and copies of an NVIDIA GPU, through its driver.
+
+A task is launched from the thread of its stream and ends when the card has done it. Steps of few tokens are captured
+into CUDA graphs instead (engine/runtime/graphs.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from engine.placement.hardware.card import CardFacts
+from engine.runtime.devices.cuda.card import Card
+from engine.runtime.devices.cuda.copies import Copies, PinnedMemory, pinned_cap
+from engine.runtime.devices.cuda.memory import CudaMemory, CudaRegion
+from engine.runtime.devices.cuda.programs import largest_batches, new_program
+from engine.runtime.devices.cuda.staging import CudaStaging
+from engine.runtime.devices.device import LinkRates, WorkspaceNeed
+from engine.runtime.devices.memory import DeviceMemory, Region
+from engine.runtime.devices.streams import Clock, Stream, WallClock
+from engine.runtime.expert_slots import Ids
+from engine.runtime.lowering import CpuProgram
+from engine.runtime.staging import Staging
+from kernels._cpu import Program, ThreadPool
+from kernels.cuda.driver import Driver, DriverKernels
+from kernels.cuda.footprint import Footprint
+from kernels.cuda.program import CudaProgram
+
+KERNEL_BYTES = 32 << 20  # planned for compiled kernels: a model's are some megabytes, and drivers charge whole chunks
+
+
+class CudaDevice:
+    """`limit` bytes of the card's memory at most, context included; by default what is free now, less `headroom`.
+    Compiled kernels are kept in the folder `cache`. LaunchError where the driver refuses."""
+
+    has_pointer_tables = True
+
+    def __init__(
+        self, driver: Driver, cache: Path, facts: CardFacts, limit: int | None = None, headroom: int = 0
+    ) -> None:
+        self.facts: CardFacts | None = facts
+        self.card = Card(driver)
+        self.name = f"cuda:{self.card.index}"
+        self.label = facts.name
+        self.pinned = PinnedMemory(self.card, pinned_cap())
+        copies = Copies(self.card, self.pinned)
+        most = max(0, self.card.free_bytes - headroom)
+        self.chunks = CudaMemory(self.card, copies, most if limit is None else limit)
+        self.memory: DeviceMemory = self.chunks
+        self.copies = copies
+        self.kernels = DriverKernels(driver, cache)
+        self.card.on_rest.append(self.kernels.unload)
+        self.link = LinkRates()
+        self.clock: Clock = WallClock()
+        self.pool = ThreadPool(1)  # of no use here: the card computes
+        self.compute = Stream("compute", self.clock)
+        self.activations = Stream("activations", self.clock)
+        self.weights = Stream("weights", self.clock)
+
+    def new_program(self, tier: str, workspace: Region) -> Program:
+        return cast(Program, new_program(self.card, self.kernels, cast(CudaRegion, workspace)))
+
+    def workspace_bytes(self, program: CpuProgram, need: WorkspaceNeed) -> int:
+        return max(footprint.bytes for footprint in _footprints(program, need))
+
+    def forget(self, program: CpuProgram) -> None:
+        cast(CudaProgram, program.program).close()
+
+    def set_table(self, program: CpuProgram, bank: str, slots: Ids) -> None:
+        cast(CudaProgram, program.program).set_expert_places(program.tables[bank], slots)
+
+    def new_staging(self, name: str, width: int, is_ids: bool, on_device: bool) -> Staging:
+        return CudaStaging(name, width, is_ids, self.card, self.pinned, self.chunks if on_device else None)
+
+    def rows_of(self, program: Program, handle: int) -> Any:
+        return cast(CudaProgram, program).rows(handle)
+
+    def carry(self, crossing: Sequence[tuple[Any, Staging]]) -> int:
+        copied = 0
+        for rows, staging in crossing:
+            staging.reserve(len(rows))
+            copied += staging.put(rows)
+        self.card.synchronize("activations")
+        return copied
+
+    def synchronize(self) -> None:
+        self.card.synchronize("compute")
+
+    def prepare(self, program: CpuProgram, need: WorkspaceNeed) -> None:
+        names = frozenset[str]().union(*(footprint.kernels for footprint in _footprints(program, need)))
+        self.chunks.load_kernels(lambda: self.kernels.load(sorted(names)))
+
+    def hold_link(self, stream: str, size: int, elapsed: float) -> None:
+        """The link is real."""
+
+    @property
+    def overhead_bytes(self) -> int:
+        """Of any placement beside what the executor counts: context, kernels, chunks that are half used."""
+        return self.card.context_bytes + KERNEL_BYTES
+
+    def rounding_bytes(self, regions: int, growing: int) -> int:
+        """A region that cannot grow shares its last chunk with the next."""
+        return regions * self.memory.granularity + (growing + 2) * self.chunks.chunk_bytes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its owner should know."""
+        if self.card.is_awake and not self.copies.is_pinned:
+            return ("The system pins no memory, so copies to the GPU are slower than its link.",)
+        return ()
+
+    def close(self) -> None:
+        for stream in (self.compute, self.activations, self.weights):
+            stream.close()
+        self.card.rest()
+
+
+def _footprints(program: CpuProgram, need: WorkspaceNeed) -> list[Footprint]:
+    return [cast(CudaProgram, program.program).footprint(batch) for batch in largest_batches(need)]
