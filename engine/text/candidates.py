@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.text.llama_library import llama
+from kernels import _cpu
 
 Logits = npt.NDArray[np.float32]
 
 # llama_token_data in llama.h
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-
-
-_BLOCK = 32  # logits whose maximum stands for them when the best are looked for
 
 
 class Candidates:
@@ -25,6 +23,7 @@ class Candidates:
     def __init__(self, size: int) -> None:
         lib = llama()
         self.data = np.zeros(size, CANDIDATE)
+        self._records = self.data.view(np.uint8)
         self._ids = np.arange(size, dtype=np.int32)
         self._count = size
         pointer = self.data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
@@ -38,18 +37,13 @@ class Candidates:
         self.data["logit"][:count] = logits
         return self
 
-    def fill_best(self, logits: Logits, count: int) -> Candidates:
+    def fill_best(self, logits: Logits, count: int) -> int:
         """At least the best `count` tokens of the vocabulary, and few others: all that top-k needs to see.
 
-        The `count`-th largest maximum of blocks cannot exceed the `count`-th largest logit.
+        Returns the best of all; where there is a NaN, the first NaN, and then there are no candidates.
         """
-        columns = logits.size // _BLOCK
-        if columns <= 4 * count:
-            return self.fill(logits)
-        maxima = logits[: columns * _BLOCK].reshape(_BLOCK, columns).max(axis=0)
-        least = np.partition(maxima, columns - count)[columns - count]
-        ids = (logits >= least).nonzero()[0]
-        return self.fill(logits[ids], ids)
+        best, self._count = _cpu.best_logits(logits, count, self._records)
+        return best
 
     def apply(self, sampler: Any) -> Candidates:
         array = self._array

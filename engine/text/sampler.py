@@ -76,18 +76,21 @@ class Sampler:
         return logits
 
     def _choose(self, logits: Logits) -> int:
-        best = int(logits.argmax())  # the first NaN, if there is any
+        chain, top_k = self._chain, self.params.top_k
+        narrow = chain is not None and top_k > 0
+        # Either way the first NaN, if there is any.
+        best = self._candidates.fill_best(logits, top_k) if narrow else int(logits.argmax())
         if not math.isfinite(logits[best]):
             raise EngineError(
                 "The model's output is not a number, so no token can be chosen.",
                 done="The answer was ended here.",
                 remedy="The file may be damaged; download it again, or choose another quantization.",
             )
-        if self._chain is None:
+        if chain is None:
             return best
-        top_k = self.params.top_k
-        candidates = self._candidates.fill_best(logits, top_k) if top_k else self._candidates.fill(logits)
-        token = candidates.apply(self._chain).selected
+        if not narrow:
+            self._candidates.fill(logits)
+        token = self._candidates.apply(chain).selected
         return token if token >= 0 and logits[token] != -np.inf else best
 
 

@@ -12,5 +12,6 @@ NB_MODULE(_cpu, m) {
   tessera::bind_program(m);
   tessera::bind_guard(m);
   tessera::bind_scan(m);
+  tessera::bind_logits(m);
   tessera::bind_probe(m);
 }

@@ -7,6 +7,7 @@ void bind_matmul(nanobind::module_& m);   // quantised products and dequantisati
 void bind_program(nanobind::module_& m);  // thread pool and program interpreter
 void bind_guard(nanobind::module_& m);    // memory whose backing may vanish
 void bind_scan(nanobind::module_& m);     // bounds-checked scan of length-prefixed string arrays
+void bind_logits(nanobind::module_& m);   // the best of a vocabulary's logits, for samplers
 void bind_probe(nanobind::module_& m);    // speed limits of this machine, measured
 
 }  // namespace tessera

@@ -95,7 +95,8 @@ def test_top_k_of_a_large_vocabulary(starter_tokenizer: Tokenizer, top_k: int, l
     if levels:
         logits = np.clip(np.round(logits), -1, levels - 2).astype(np.float32)
     logits[-3:] = 9.0, 8.0, 7.0  # after the last whole block
-    candidates = Candidates(logits.size).fill_best(logits, top_k)
+    candidates = Candidates(logits.size)
+    candidates.fill_best(logits, top_k)
     kept = set(candidates.data["id"][: candidates.apply(make_top_k(top_k))._array.size].tolist())
     assert len(kept) == top_k
     threshold = np.sort(logits)[-top_k]

@@ -1,0 +1,58 @@
+"""The best candidates of a vocabulary, against a sort; NaN, infinities, ties and sizes that fill no block."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kernels import _cpu
+
+CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+
+def best(logits: NDArray[np.float32], count: int) -> tuple[int, NDArray[np.void]]:
+    records = np.zeros(logits.size, CANDIDATE)
+    first, found = _cpu.best_logits(logits, count, records.view(np.uint8))
+    return first, records[:found]
+
+
+@pytest.mark.parametrize("size", [1, 15, 63, 64, 65, 1000, 49152, 49153])
+@pytest.mark.parametrize("count", [1, 2, 40, 100_000])
+@pytest.mark.parametrize("ties", [False, True])
+def test_no_candidate_is_lost(size: int, count: int, ties: bool) -> None:
+    logits = np.random.default_rng(size + count).standard_normal(size).astype(np.float32)
+    logits = np.round(logits) if ties else logits
+    logits[:: max(1, size // 7)] = -np.inf
+    first, records = best(logits, count)
+    assert first == logits.argmax()
+    np.testing.assert_array_equal(records["logit"], logits[records["id"]])
+    assert (np.diff(records["id"]) > 0).all()
+    least = np.sort(logits)[::-1][min(count, size) - 1]
+    assert set((logits > least).nonzero()[0]) <= set(records["id"])
+    assert (records["logit"] >= least).sum() >= min(count, size)
+    assert records["p"].max(initial=0.0) == 0
+
+
+def test_few_others_are_taken() -> None:
+    logits = np.random.default_rng(0).standard_normal(150_000).astype(np.float32)
+    assert 40 <= len(best(logits, 40)[1]) <= 60
+
+
+@pytest.mark.parametrize("at", [0, 17, 64, 999])
+def test_the_first_nan_is_told(at: int) -> None:
+    logits = np.zeros(1000, np.float32)
+    logits[[at, 999]] = np.nan
+    first, records = best(logits, 5)
+    assert first == at
+    assert len(records) == 0
+
+
+def test_records_must_suffice() -> None:
+    logits = np.zeros(10, np.float32)
+    with pytest.raises(ValueError, match="record per logit"):
+        _cpu.best_logits(logits, 1, np.zeros(119, np.uint8))
+    with pytest.raises(ValueError, match="at least one"):
+        _cpu.best_logits(logits, 0, np.zeros(120, np.uint8))
+    with pytest.raises(ValueError, match="at least one"):
+        _cpu.best_logits(np.zeros(0, np.float32), 1, np.zeros(120, np.uint8))
