@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,21 +148,24 @@ def load_native(
         per_token = KVPool.bytes_per_token(graph.kv_layers, kv_type)
         context, context_warnings = _context_length(spec, per_token, options.context_length, freed)
         progress(0.2, "Reading the vocabulary")
-        tokenizer = _matching_tokenizer(spec)
-        progress(0.7, "Preparing the computation")
         threads = options.threads or default_threads()
-        kind, device_warning = choose_device(options.device)
-        device = open_device(kind, options.gpu_budget, threads)
-        model = assemble(
-            gguf,
-            spec,
-            graph,
-            context_length=context,
-            threads=threads,
-            tier=options.isa_tier,
-            kv_type=kv_type,
-            device=device,
-        )
+        # The vocabulary takes most of the time until the first token, and llama.cpp reads it without our lock.
+        with ThreadPoolExecutor(1, "vocabulary") as reader:
+            vocabulary = reader.submit(_matching_tokenizer, spec)
+            kind, device_warning = choose_device(options.device)
+            device = open_device(kind, options.gpu_budget, threads)
+            model = assemble(
+                gguf,
+                spec,
+                graph,
+                context_length=context,
+                threads=threads,
+                tier=options.isa_tier,
+                kv_type=kv_type,
+                device=device,
+            )
+            tokenizer = vocabulary.result()
+        progress(0.7, "Preparing the computation")
         if options.trace:
             model.start_trace(Path(options.trace))
         control = _place(model, gguf, emit, progress)
@@ -189,7 +193,7 @@ def load_native(
             has_reasoning_switch=template.has_reasoning_switch,
         )
         cache = PrefixCache(model.pool)
-        session = Session(model.executor, cache, context, tokenizer.stop_ids, emit)
+        session = Session(model.executor, cache, context, tokenizer.is_stop, emit)
         return NativeBackend(info, tokenizer, template, cache, session, model, emit, control)
     except BaseException:
         gguf.close()

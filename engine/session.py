@@ -21,13 +21,13 @@ class Session:
         executor: StepRunner,
         cache: PrefixCache,
         context_length: int,
-        stop_ids: frozenset[int],
+        is_stop: Callable[[int], bool],
         emit: Callable[[Event], None],
     ) -> None:
-        self._executor = executor
+        self.executor = executor
         self._cache = cache
         self._context_length = context_length
-        self._stop_ids = stop_ids
+        self._is_stop = is_stop
         self._emit = emit
         self._scheduler = Scheduler(cache)
 
@@ -43,13 +43,13 @@ class Session:
 
         A step that fails ends the answers that took part in it; what they said stays.
         """
-        schedule = self._scheduler.schedule(self._executor.micro_batch)
+        schedule = self._scheduler.schedule(self.executor.micro_batch)
         for sequence, shortage in schedule.starved:
             self.finish(sequence, FinishReason.ERROR, ErrorInfo.from_exception(shortage))
         if not schedule.work:
             return
         try:
-            logits = self._executor.run([chunk for _, chunk in schedule.work], interrupted)
+            logits = self.executor.run([chunk for _, chunk in schedule.work], interrupted)
         except Interrupted:
             return
         except Exception as failure:
@@ -83,7 +83,7 @@ class Session:
         try:
             token = sequence.sample(logits)
             sequence.append(token)
-            if token in self._stop_ids:
+            if self._is_stop(token):
                 self.finish(sequence, FinishReason.STOP)
                 return
             text, stopped = sequence.push_text(token)

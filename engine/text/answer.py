@@ -19,12 +19,12 @@ class AnswerText:
     """`push` every sampled token; call `finish` once when the answer ends for another reason than `stopped`."""
 
     def __init__(self, tokenizer: Tokenizer, stop_strings: Iterable[str] = ()) -> None:
-        self._stop_ids = tokenizer.stop_ids
+        self._is_stop = tokenizer.is_stop
         self._detokenizer = Detokenizer(tokenizer)
         self._matcher = StopMatcher(stop_strings)
 
     def push(self, token: int) -> AnswerStep:
-        if token in self._stop_ids:
+        if self._is_stop(token):
             return AnswerStep(self.finish(), True)
         emit, hit = self._matcher.push(self._detokenizer.push(token))
         return AnswerStep(emit, hit is not None)

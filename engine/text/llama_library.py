@@ -35,6 +35,7 @@ def llama() -> Any:
     return module
 
 
+@functools.cache
 def library_version() -> str:
     """llama-cpp-python's version, without loading the library."""
     from importlib.metadata import version

@@ -9,7 +9,6 @@ import ctypes
 import os
 import weakref
 from functools import cached_property
-from itertools import compress, repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ _TYPE_BPE = 2  # llama_vocab_type in llama.h
 class Tokenizer:
     """One model's vocabulary. Not thread-safe; made and used on the engine thread.
 
-    `stop_ids` is every token that ends an answer: EOS, EOT, EOM and the file's other end-of-generation tokens.
     `warnings` are sentences for the owner about this vocabulary.
     """
 
@@ -43,7 +41,6 @@ class Tokenizer:
         self.bos_id = self._optional(lib.llama_vocab_bos(self.vocab))
         self.eos_id = self._optional(lib.llama_vocab_eos(self.vocab))
         self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab)) and self.bos_id is not None
-        self.stop_ids = self._read_stop_ids()
         self.suppressed_ids = self._read_suppressed_ids()
         self.warnings = self._read_warnings()
         self._pieces: dict[tuple[int, bool], bytes] = {}
@@ -84,6 +81,15 @@ class Tokenizer:
             return [self.bos_id, *tokens]
         return tokens
 
+    def is_stop(self, token: int) -> bool:
+        """Whether `token` ends an answer: EOS, EOT, EOM and the file's other end-of-generation tokens.
+
+        EOS and EOT are among them, except where llama.cpp knows that one does not end an answer: <|end|> between the
+        channels of harmony.
+        """
+        self._expect_id(token)
+        return bool(llama().llama_vocab_is_eog(self.vocab, token))
+
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of one token, possibly part of a character.
 
@@ -100,7 +106,8 @@ class Tokenizer:
     @cached_property
     def marks(self) -> frozenset[int]:
         """The tokens that tell the parts of an answer apart."""
-        return frozenset(token for mark in MARKS if (token := self.id_of(mark)) is not None) - self.stop_ids
+        found = [token for mark in MARKS if (token := self.id_of(mark)) is not None]
+        return frozenset(token for token in found if not self.is_stop(token))
 
     def text(self, token: int) -> str:
         """The token as the vocabulary spells it, such as "<|im_end|>" or "Ġthe"."""
@@ -166,13 +173,6 @@ class Tokenizer:
 
     def _optional(self, token: int) -> int | None:
         return None if token == _NO_TOKEN else int(token)
-
-    def _read_stop_ids(self) -> frozenset[int]:
-        lib, vocab = llama(), self.vocab
-        tokens = range(self.n_vocab)
-        # EOS and EOT are among them, except where llama.cpp knows that one does not end an answer: <|end|> between
-        # the channels of harmony.
-        return frozenset(compress(tokens, map(lib.llama_vocab_is_eog, repeat(vocab), tokens)))
 
     def _read_suppressed_ids(self) -> tuple[int, ...]:
         count = ctypes.c_int32(0)

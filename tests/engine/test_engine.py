@@ -288,7 +288,7 @@ def test_an_answer_of_no_tokens_is_refused(tiny, count):
 
 def test_more_threads_than_there_can_be_are_refused(client, tiny_models, tmp_path):
     path = str(tiny_models(TinyModel()))
-    with pytest.raises(ReportedError, match="at most 1024"):
+    with pytest.raises(ReportedError, match="from 1 to 1024"):
         client.load(path, LoadOptions(threads=1025))
     with pytest.raises(ReportedError, match="No trace can be written"):
         client.load(path, LoadOptions(threads=1, trace=str(tmp_path / "missing" / "trace.json")))
@@ -296,7 +296,7 @@ def test_more_threads_than_there_can_be_are_refused(client, tiny_models, tmp_pat
 
 @pytest.mark.parametrize("options", [LoadOptions(threads=0), LoadOptions(context_length=0)], ids=["threads", "context"])
 def test_senseless_options_are_refused(client: EngineClient, tiny_models: Write, options: LoadOptions) -> None:
-    with pytest.raises(ReportedError, match="at least 1"):
+    with pytest.raises(ReportedError, match=r"at least 1|from 1 to"):
         client.load(str(tiny_models(TinyModel())), options)
 
 

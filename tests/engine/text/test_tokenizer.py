@@ -108,6 +108,10 @@ def test_missing_bos_is_not_added(load: Load) -> None:
     assert tokenizer.encode("he") == [2]
 
 
+def stop_ids(tokenizer: Tokenizer) -> set[int]:
+    return set(filter(tokenizer.is_stop, range(tokenizer.n_vocab)))
+
+
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
@@ -119,13 +123,14 @@ def test_missing_bos_is_not_added(load: Load) -> None:
 )
 def test_stop_set(load: Load, keys: dict[str, int], expected: set[int]) -> None:
     extra = [("<a>", CONTROL), ("<b>", CONTROL), ("<c>", CONTROL)]
-    assert load(bpe_vocabulary(extra, **keys)).stop_ids == expected
+    assert stop_ids(load(bpe_vocabulary(extra, **keys))) == expected
 
 
 def test_stop_set_includes_end_of_turn_by_its_spelling(load: Load, starter_tokenizer: Tokenizer) -> None:
     extra = [("<end_of_turn>", CONTROL), ("<|eot_id|>", NORMAL)]
-    assert load(spm_vocabulary(extra)).stop_ids == {2, FIRST_WORD + len(SPM_WORDS), FIRST_WORD + len(SPM_WORDS) + 1}
-    assert {0, 2} <= starter_tokenizer.stop_ids
+    assert stop_ids(load(spm_vocabulary(extra))) == {2, FIRST_WORD + len(SPM_WORDS), FIRST_WORD + len(SPM_WORDS) + 1}
+    assert starter_tokenizer.is_stop(0)
+    assert starter_tokenizer.is_stop(2)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +166,8 @@ def test_marks_between_the_parts_of_an_answer_are_text(load: Load) -> None:
     ids = {mark: tokenizer.id_of(mark) for mark in marks}
     assert all(tokenizer.piece(ids[mark]) == mark.encode() for mark in marks[:4])
     assert all(tokenizer.piece(ids[mark]) == b"" for mark in marks[4:])
-    assert ids["<|end|>"] not in tokenizer.stop_ids  # an answer goes on in its next channel
-    assert {ids["<|return|>"], ids["<|call|>"]} <= tokenizer.stop_ids
+    assert not tokenizer.is_stop(ids["<|end|>"])  # an answer goes on in its next channel
+    assert tokenizer.is_stop(ids["<|return|>"]) and tokenizer.is_stop(ids["<|call|>"])
 
 
 @pytest.mark.parametrize("token", [-1, 2**31 - 1])
