@@ -46,7 +46,7 @@ starter: $(VENV)/.native
 
 # Speed beside llama.cpp, on the starter model and on random weights of real shapes (5 GB under build/).
 bench: build starter
-	$(PY) -m tests.bench.speed $(ARGS)
+	$(PY) -m tests.bench.speed --json build/bench.json --markdown build/bench.md $(ARGS)
 
 soak: test-build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests --soak $(ARGS)

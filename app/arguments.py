@@ -44,6 +44,11 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--decode", type=_positive, default=64, metavar="N", help="tokens per decode run (default 64)")
     bench.add_argument("--depth", type=_depths, default=(0,), metavar="N,…", help="depths for decode (default 0)")
     bench.add_argument("--rounds", type=_positive, default=5, metavar="N", help="interleaved rounds (default 5)")
+    bench.add_argument("--starts", action="store_true", help="also load to first token, memory, pause between tokens")
+    bench.add_argument("--llama-bench", type=Path, metavar="PATH", help="add the rows of this llama-bench binary")
+    bench.add_argument(
+        "--patience", type=_positive, metavar="SECONDS", help="begin no third round of a measure after so long"
+    )
     bench.add_argument("--tier", default="", metavar="TIER", help="lower the ISA tier, e.g. scalar")
     bench.add_argument("--json", action="store_true", help="for programs")
     _device(bench, "cpu")

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from engine.benchmark.contestant import Setup
+from engine.benchmark.llama_bench import LlamaBench
+from engine.benchmark.peak import int8_peak
 from engine.benchmark.prediction import Prediction
-from engine.benchmark.rounds import Comparison, Measure, Turn, best_variant, compare
-from engine.benchmark.traffic import decode_bytes
+from engine.benchmark.report import OURS, Results, render
+from engine.benchmark.rounds import Comparison, Measure, Turn, best_variant, compare, trial
+from engine.benchmark.start import Start, measure_starts
+from engine.benchmark.traffic import Work
 from engine.benchmark.worker import Worker
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
-from engine.models.graph import Experts, Router
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
 from kernels import _cpu
 
-OURS = "tessera"
+_PEER_VARIANTS = ("repacked", "not repacked")
 _PEER_MICRO_BATCHES = (512, 64)
-_KV_VALUE_BYTES = 2.0  # F16
 _PROBE_BYTES = 128 << 20
+_PAUSE_TOKENS = 48
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What is measured. A decode step reads `step_bytes` at depth 0, `cache_bytes` more per position."""
+    """What is measured, of which model, beside whom."""
 
     path: str
     peer: str | None
@@ -54,9 +57,11 @@ class Benchmark:
     tier: str
     device: str
     trace: str | None
-    step_bytes: float
-    cache_bytes: float
+    work: Work
     prediction: Prediction | None = None
+    starts: bool = False  # load to first token, memory beyond the file, pause between tokens
+    llama_bench: LlamaBench | None = None
+    patience: float = math.inf  # seconds after which a measure begins no third round
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Benchmark:
@@ -66,102 +71,92 @@ class Benchmark:
             check_trace(str(args.trace))
         with GGUFFile.open(args.model) as gguf:
             graph = build_graph(load_spec(gguf))
-        used = next((op.top_k for op in graph.ops if isinstance(op, Router)), 0)
-        assert used or not any(isinstance(op, Experts) for op in graph.ops)
-        step = decode_bytes(graph, used, 0, _KV_VALUE_BYTES)
+        threads = args.threads or default_threads()
         measures = [Measure("prefill", tokens) for tokens in args.prefill]
         measures += [Measure("decode", args.decode, depth) for depth in args.depth]
         return cls(
             path=str(args.model),
             peer=args.against,
-            threads=args.threads or default_threads(),
+            threads=threads,
             measures=tuple(measures),
             rounds=args.rounds,
             tier=args.tier,
             device=args.device,
             trace=str(args.trace) if args.trace else None,
-            step_bytes=step,
-            cache_bytes=decode_bytes(graph, used, 1, _KV_VALUE_BYTES) - step,
+            work=Work.of(graph),
             prediction=_prediction(args),
+            starts=args.starts,
+            llama_bench=LlamaBench(args.llama_bench, threads, args.rounds) if args.llama_bench else None,
+            patience=args.patience or math.inf,
         )
 
     def run(self, *, quiet: bool) -> dict[str, Any]:
+        def tell(line: str) -> None:
+            if not quiet:
+                print(f"  {line}", file=sys.stderr, flush=True)
+
+        starts = self._starts(tell) if self.starts else []
+        peak = int8_peak(self.threads, self.tier)
         with self._workers() as systems:
-            comparisons = [self._compare(systems, measure, quiet) for measure in self.measures]
-        return self._report(comparisons)
+            chosen: dict[tuple[int, Measure], Worker] = {}
+            comparisons = []
+            for measure in self.measures:
+                for at, variants in enumerate(systems):
+                    if (at, trial(measure)) not in chosen:
+                        chosen[at, trial(measure)] = best_variant(variants, trial(measure))
+                workers = [chosen[at, trial(measure)] for at in range(len(systems))]
+                comparisons.append(self._compare(workers, measure, tell))
+            held = [(w.label, w.held_bytes()) for variants in systems for w in variants] if self.starts else []
+        others = self.llama_bench.speeds(self.path, self.measures) if self.llama_bench else []
+        return Results(
+            model=Path(self.path).name,
+            threads=self.threads,
+            tier=self.tier or _cpu.best_tier(),
+            device=self.device,
+            peer=self.peer,
+            work=self.work,
+            peak=peak,
+            prediction=self.prediction,
+            comparisons=comparisons,
+            starts=starts,
+            held=held,
+            others=others,
+        ).report()
 
     @contextmanager
     def _workers(self) -> Iterator[list[list[Worker]]]:
         """One list of variants per system; ours first."""
-        longest = max(measure.tokens + measure.depth for measure in self.measures)
-        context = -(-(longest + 32) // 256) * 256
         systems: list[list[Worker]] = [[]]
         try:
-            ours = Setup(self.path, self.threads, context, self.tier, device=self.device, trace=self.trace)
-            systems[0].append(Worker(OURS, ours))
+            systems[0].append(Worker(OURS, self._setup(self.tier, device=self.device, trace=self.trace)))
             if self.peer:
                 systems.append([])
-                for variant in ("repacked", "not repacked"):
+                for variant in _PEER_VARIANTS:
                     for micro_batch in _PEER_MICRO_BATCHES:
-                        setup = Setup(self.path, self.threads, context, variant, micro_batch)
-                        systems[1].append(Worker(self.peer, setup))
+                        systems[1].append(Worker(self.peer, self._setup(variant, micro_batch=micro_batch)))
             yield systems
         finally:
             for worker in (worker for variants in systems for worker in variants):
                 worker.close()
 
-    def _compare(self, systems: Sequence[Sequence[Worker]], measure: Measure, quiet: bool) -> Comparison:
-        chosen = [best_variant(variants, measure) for variants in systems]
+    def _starts(self, tell: Any) -> list[Start]:
+        systems = [(OURS, self._setup(self.tier))]
+        if self.peer:
+            systems += [(self.peer, self._setup(variant)) for variant in _PEER_VARIANTS]
+        return measure_starts(systems, self.rounds, _PAUSE_TOKENS, tell)
 
+    def _setup(self, variant: str, **more: Any) -> Setup:
+        longest = max(measure.tokens + measure.depth for measure in self.measures)
+        return Setup(self.path, self.threads, -(-(longest + 32) // 256) * 256, variant, **more)
+
+    def _compare(self, workers: Sequence[Worker], measure: Measure, tell: Any) -> Comparison:
         def progress(turn: Turn) -> None:
-            if not quiet:
-                print(f"  {_name(measure)}: {turn.label} {turn.speed:.1f} tok/s", file=sys.stderr)
+            tell(f"{measure.name}: {turn.label} {turn.speed:.1f} tok/s")
 
         def probe() -> float:
             return _cpu.read_bandwidth(self.threads, bytes=_PROBE_BYTES, repeats=3)
 
-        return compare(chosen, measure, self.rounds, probe, progress)
-
-    def _report(self, comparisons: Sequence[Comparison]) -> dict[str, Any]:
-        rows = [row for comparison in comparisons for row in self._rows(comparison)]
-        report: dict[str, Any] = {
-            "model": Path(self.path).name,
-            "machine": {
-                "processor": platform.processor() or platform.machine(),
-                "threads": self.threads,
-                "tier": self.tier or _cpu.best_tier(),
-                "device": self.device,
-            },
-            "rows": rows,
-            "dropped_turns": sum(comparison.dropped for comparison in comparisons),
-        }
-        if self.peer:
-            report["ratios"] = {}
-            for comparison in comparisons:
-                ours, theirs = _labels(comparison)
-                key = _name(comparison.measure)
-                report["ratios"][key] = comparison.ratio(ours, theirs)
-                report["ratios"].setdefault(comparison.measure.kind, report["ratios"][key])
-        return report
-
-    def _rows(self, comparison: Comparison) -> Iterator[dict[str, Any]]:
-        measure = comparison.measure
-        for label in dict.fromkeys(turn.label for turn in comparison.turns):
-            speed = comparison.speed(label)
-            row: dict[str, Any] = {
-                "system": label,
-                "prefill": speed if measure.kind == "prefill" else None,
-                "decode": speed if measure.kind == "decode" else None,
-                "depth": measure.depth,
-                "tokens": measure.tokens,
-                "bandwidth": [min(comparison.bandwidths()), max(comparison.bandwidths())],
-            }
-            if measure.kind == "decode":
-                needed = self.step_bytes + self.cache_bytes * (measure.depth + measure.tokens / 2)
-                row["roofline_share"] = comparison.roofline_share(label, needed)
-            if self.prediction is not None and label.startswith(OURS):
-                row["predicted"] = self.prediction.speeds(comparison, label)
-            yield row
+        return compare(workers, measure, self.rounds, probe, progress, self.patience)
 
 
 def _prediction(args: argparse.Namespace) -> Prediction | None:
@@ -169,47 +164,3 @@ def _prediction(args: argparse.Namespace) -> Prediction | None:
     if args.device != "cpu":
         return None
     return Prediction.of(str(args.model), args.threads or default_threads(), args.tier)
-
-
-def _beside(device: str) -> str:
-    kind, _, budget = device.partition(":")
-    if kind.startswith("emulated"):
-        return f", device: emulated ({'exact' if kind.endswith('exact') else 'fast'} kernels) {budget}".rstrip()
-    return "" if kind == "cpu" else f", device: {device}"
-
-
-def _labels(comparison: Comparison) -> tuple[str, str]:
-    labels = list(dict.fromkeys(turn.label for turn in comparison.turns))
-    ours = next((label for label in labels if label.startswith(OURS)), OURS)
-    return ours, next((label for label in labels if label != ours), "")
-
-
-def render(report: dict[str, Any]) -> str:
-    """The report as a table for people."""
-    machine = report["machine"]
-    lines = [
-        f"{report['model']} on {machine['processor']}, {machine['threads']} threads, tier {machine['tier']}"
-        + _beside(machine["device"]),
-        f"{'measure':<24}{'system':<36}{'tok/s':>9}{'predicted':>11}{'roofline':>10}{'read GB/s':>16}",
-    ]
-    for row in report["rows"]:
-        kind: Literal["prefill", "decode"] = "prefill" if row["prefill"] is not None else "decode"
-        name = _name(Measure(kind, row["tokens"], row["depth"]))
-        share = f"{row['roofline_share']:.0%}" if "roofline_share" in row else ""
-        predicted = f"{row['predicted'][kind]:.1f}" if row.get("predicted") else ""
-        low, high = (value / 1e9 for value in row["bandwidth"])
-        lines.append(
-            f"{name:<24}{row['system']:<36}{row[kind]:>9.1f}{predicted:>11}{share:>10}{f'{low:.1f}–{high:.1f}':>16}"
-        )
-    for name, ratio in report.get("ratios", {}).items():
-        if name not in ("prefill", "decode"):
-            lines.append(f"{name:<24}ratio, ours : peer {ratio:.2f}×")
-    if report["dropped_turns"]:
-        lines.append(f"{report['dropped_turns']} turns thrown away: the memory's speed changed during them")
-    return "\n".join(lines)
-
-
-def _name(measure: Measure) -> str:
-    if measure.kind == "prefill":
-        return f"prefill {measure.tokens}"
-    return f"decode {measure.tokens} at {measure.depth}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+PROMPT = b"Hello"  # one token in the vocabularies we measure with
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:
@@ -26,13 +28,37 @@ class Contestant(Protocol):
         """Seconds to evaluate a fresh prompt of `tokens`, with logits for the last one."""
 
     def fill(self, depth: int) -> None:
-        """Leaves exactly `depth` positions in the KV cache, untimed."""
+        """Leaves exactly `depth` positions in the KV cache, untimed; what is there already is kept."""
 
     def decode(self, tokens: int) -> float:
         """Seconds to evaluate `tokens` one after another on top of what is in the cache, logits each."""
 
     def close(self) -> None:
         """Writes what is to be kept of the run; nothing is called afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What passes between two tokens of an answer: medians in seconds.
+
+    `between` runs from the last logits to the start of the next token's evaluation; `step` is one whole token.
+    """
+
+    between: float
+    step: float
+
+
+class Answerer(Protocol):
+    """A system from an unloaded file to the text of an answer, with tokenizer and sampler; files are warm."""
+
+    def first_token(self) -> float:
+        """Seconds from asking for the model to the first token's text, for a prompt of one token. Once per object."""
+
+    def pause(self, tokens: int) -> Pause:
+        """Of an answer of at most `tokens` tokens, after `first_token`."""
+
+    def close(self) -> None:
+        """Nothing is called afterwards."""
 
 
 def benchmark_tokens(count: int, vocabulary: int) -> list[int]:

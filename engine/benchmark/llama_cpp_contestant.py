@@ -14,27 +14,38 @@ from engine.errors import EngineError
 VARIANTS = ("repacked", "not repacked")
 
 
+def silent_library() -> Any:
+    """Starts the library without its log. The value is to be kept: C holds only the address of the callback."""
+    silence = llama.llama_log_callback(lambda *_: None)
+    llama.llama_log_set(silence, ctypes.c_void_p(0))
+    llama.llama_backend_init()
+    return silence
+
+
+def load(setup: Setup) -> tuple[Any, Any]:
+    """Model and context, both pointers."""
+    model_params = llama.llama_model_default_params()
+    model_params.use_extra_bufts = setup.variant != "not repacked"
+    model = llama.llama_model_load_from_file(setup.path.encode(), model_params)
+    if not model:
+        raise EngineError(f"llama.cpp could not load {setup.path}.")
+    params = llama.llama_context_default_params()
+    params.n_ctx = setup.context_length
+    params.n_batch = setup.context_length
+    params.n_ubatch = setup.micro_batch
+    params.n_threads = params.n_threads_batch = setup.threads
+    context = llama.llama_init_from_model(model, params)
+    if not context:
+        raise EngineError(f"llama.cpp could not make a context of {setup.context_length} tokens.")
+    return model, context
+
+
 class LlamaCppContestant:
     """`variant` "repacked" lets llama.cpp repack weights for this CPU; "not repacked" keeps the file's layout."""
 
     def __init__(self, setup: Setup) -> None:
-        llama.llama_backend_init()
-        # The binding's log callback would write thousands of lines; kept referenced, since C holds only its address.
-        self._silence = llama.llama_log_callback(lambda *_: None)
-        llama.llama_log_set(self._silence, ctypes.c_void_p(0))
-        model_params = llama.llama_model_default_params()
-        model_params.use_extra_bufts = setup.variant != "not repacked"
-        self._model: Any = llama.llama_model_load_from_file(setup.path.encode(), model_params)
-        if not self._model:
-            raise EngineError(f"llama.cpp could not load {setup.path}.")
-        params = llama.llama_context_default_params()
-        params.n_ctx = setup.context_length
-        params.n_batch = setup.context_length
-        params.n_ubatch = setup.micro_batch
-        params.n_threads = params.n_threads_batch = setup.threads
-        self._context: Any = llama.llama_init_from_model(self._model, params)
-        if not self._context:
-            raise EngineError(f"llama.cpp could not make a context of {setup.context_length} tokens.")
+        self._silence = silent_library()
+        self._model, self._context = load(setup)
         vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self._model))
         self._tokens = benchmark_tokens(setup.context_length, vocabulary)
         self._depth = 0
@@ -44,9 +55,11 @@ class LlamaCppContestant:
         return self._evaluate(self._tokens[:tokens])
 
     def fill(self, depth: int) -> None:
-        self._clear()
-        if depth:
-            self._evaluate(self._tokens[:depth])
+        if depth < self._depth:
+            llama.llama_memory_seq_rm(llama.llama_get_memory(self._context), 0, depth, -1)
+            self._depth = depth
+        if depth > self._depth:
+            self._evaluate(self._tokens[self._depth : depth])
 
     def decode(self, tokens: int) -> float:
         start = self._depth

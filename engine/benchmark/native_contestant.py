@@ -49,9 +49,9 @@ class NativeContestant:
         return self._evaluate(tokens)
 
     def fill(self, depth: int) -> None:
-        self._state.truncate(0)
-        if depth:
-            self._evaluate(depth)
+        self._state.truncate(min(depth, self._state.length))
+        if depth > self._state.length:
+            self._evaluate(depth - self._state.length)
 
     def decode(self, tokens: int) -> float:
         return sum(self._evaluate(1) for _ in range(tokens))

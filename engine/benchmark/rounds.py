@@ -6,7 +6,9 @@ by more than 15 % is thrown away, and medians are taken over rounds.
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +26,10 @@ class Measure:
     kind: Literal["prefill", "decode"]
     tokens: int
     depth: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"prefill {self.tokens}" if self.kind == "prefill" else f"decode {self.tokens} at {self.depth}"
 
     def run(self, worker: Worker) -> float:
         """Tokens per second."""
@@ -74,8 +80,16 @@ class Comparison:
         return [turn.bandwidth for turn in self.turns]
 
 
+_TRIAL_TOKENS = {"prefill": 256, "decode": 16}  # enough to tell variants apart, few enough to try them all
+
+
+def trial(measure: Measure) -> Measure:
+    """A short form of `measure`, by which a system's variants are compared: at depth 0, with fewer tokens."""
+    return Measure(measure.kind, min(measure.tokens, _TRIAL_TOKENS[measure.kind]))
+
+
 def best_variant(workers: Sequence[Worker], measure: Measure) -> Worker:
-    """The system's fastest variant at this measure: one untimed warm-up each, then the best of two."""
+    """The system's fastest variant at this measure, by the better of two runs each."""
     if len(workers) == 1:
         return workers[0]
     speeds = {id(worker): max(measure.run(worker) for _ in range(2)) for worker in workers}
@@ -88,15 +102,24 @@ def compare(
     rounds: int,
     probe: Callable[[], float],
     progress: Callable[[Turn], None] = lambda turn: None,
+    patience: float = math.inf,
 ) -> Comparison:
-    """Runs `rounds` interleaved rounds; the order within a round alternates."""
+    """Runs `rounds` interleaved rounds; the order within a round alternates.
+
+    After `patience` seconds no turn is repeated, and no round begins if there were two already.
+    """
     turns: list[Turn] = []
     dropped = 0
-    for worker in workers:
-        measure.run(worker)  # touches pages, grows scratch
+    for worker in workers:  # touches pages, grows scratch, fills the cache; a long prompt's beginning does as well
+        (trial(measure) if measure.kind == "prefill" else measure).run(worker)
+    end = time.perf_counter() + patience
     for number in range(rounds):
+        if number >= 2 and time.perf_counter() > end:
+            break
         for worker in _alternate(workers, number):
-            for _ in range(_TRIES):
+            for attempt in range(_TRIES):
+                if attempt and time.perf_counter() > end:
+                    break
                 before = probe()
                 speed = measure.run(worker)
                 after = probe()

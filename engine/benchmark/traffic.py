@@ -1,8 +1,31 @@
-"""Bytes that one decode step must read: what the memory roofline divides by."""
+"""What a token costs at least: the bytes that a decode step must read, the multiplications of a prompt's token."""
 
 from __future__ import annotations
 
-from engine.models.graph import Embed, Experts, Graph
+from dataclasses import dataclass
+
+from engine.models.graph import Embed, Experts, Graph, Linear, Router, SelectRows
+
+_KV_VALUE_BYTES = 2.0  # F16
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A decode step reads `step_bytes` at depth 0, `cache_bytes` more per position.
+
+    A prompt's token costs `products` multiply-adds with weights.
+    """
+
+    step_bytes: float
+    cache_bytes: float
+    products: float
+
+    @classmethod
+    def of(cls, graph: Graph) -> Work:
+        used = next((op.top_k for op in graph.ops if isinstance(op, Router)), 0)
+        assert used or not any(isinstance(op, Experts) for op in graph.ops)
+        step = decode_bytes(graph, used, 0, _KV_VALUE_BYTES)
+        return cls(step, decode_bytes(graph, used, 1, _KV_VALUE_BYTES) - step, prefill_products(graph, used))
 
 
 def decode_bytes(graph: Graph, experts_used: int, depth: int, kv_value_bytes: float) -> float:
@@ -22,6 +45,20 @@ def decode_bytes(graph: Graph, experts_used: int, depth: int, kv_value_bytes: fl
             total += tensor.nbytes
     values = sum(layer.kv_heads * sum(layer.rows) for layer in graph.kv_layers)
     return total + depth * values * kv_value_bytes
+
+
+def prefill_products(graph: Graph, experts_used: int) -> float:
+    """Multiply-adds with weights per token of a prompt; attention's and the last token's output matrix not counted."""
+    total = 0.0
+    for op in graph.ops:
+        if isinstance(op, SelectRows):
+            break
+        if isinstance(op, Experts):
+            shapes = [graph.weights[name] for name in (op.gate, op.up, op.down)]
+            total += experts_used * sum(shape.rows * shape.cols for shape in shapes)
+        elif isinstance(op, Linear):
+            total += sum(graph.weights[name].rows * graph.weights[name].cols for name in op.weights)
+    return total
 
 
 def _multiplied(graph: Graph) -> set[str]:

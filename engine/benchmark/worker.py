@@ -6,35 +6,57 @@ Idle threads of one system (OpenMP's spin for a while) would otherwise slow the 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Literal
 
-from engine.benchmark.contestant import Contestant, Setup
+import psutil
+
+from engine.benchmark.contestant import Answerer, Contestant, Pause, Setup
 from engine.errors import BackendCrashedError, EngineError
 
+Role = Literal["steps", "answers"]  # evaluates given tokens, or makes answers from the file on
 
-def make_contestant(system: str, setup: Setup) -> Contestant:
-    if system == "llama.cpp":
-        from engine.benchmark.llama_cpp_contestant import LlamaCppContestant
-
-        return LlamaCppContestant(setup)
-    if system == "tessera":
-        from engine.benchmark.native_contestant import NativeContestant
-
-        return NativeContestant(setup)
-    raise ValueError(f"no system is called {system}")
+_CONTESTANTS = {
+    ("tessera", "steps"): ("native_contestant", "NativeContestant"),
+    ("tessera", "answers"): ("native_answerer", "NativeAnswerer"),
+    ("llama.cpp", "steps"): ("llama_cpp_contestant", "LlamaCppContestant"),
+    ("llama.cpp", "answers"): ("llama_cpp_answerer", "LlamaCppAnswerer"),
+}
 
 
-def _serve(connection: Connection, system: str, setup: Setup) -> None:
+def _contestant_type(system: str, role: Role) -> Callable[[Setup], Contestant | Answerer]:
+    """Imports what the system needs, and nothing of the others."""
+    module, name = _CONTESTANTS[system, role]
+    found: Callable[[Setup], Contestant | Answerer] = getattr(
+        importlib.import_module(f"engine.benchmark.{module}"), name
+    )
+    return found
+
+
+def _private_bytes() -> int:
+    """Memory of this process that no file backs: what it holds beyond mapped models and libraries."""
+    process = psutil.Process()
+    info = process.memory_info()
+    return int(info.rss - info.shared if hasattr(info, "shared") else process.memory_full_info().uss)
+
+
+def _serve(connection: Connection, system: str, setup: Setup, role: Role) -> None:
     try:
-        contestant = make_contestant(system, setup)
+        make = _contestant_type(system, role)
+        before = _private_bytes()
+        contestant = make(setup)
         connection.send((True, os.getpid()))
         while True:
             method, arguments = connection.recv()
-            connection.send((True, getattr(contestant, method)(*arguments)))
+            if method == "held_bytes":
+                connection.send((True, _private_bytes() - before))
+            else:
+                connection.send((True, getattr(contestant, method)(*arguments)))
     except EOFError:
         contestant.close()
     except Exception as error:
@@ -44,12 +66,12 @@ def _serve(connection: Connection, system: str, setup: Setup) -> None:
 class Worker:
     """Parent side. Raises EngineError with the child's reason, BackendCrashedError when it died."""
 
-    def __init__(self, system: str, setup: Setup) -> None:
+    def __init__(self, system: str, setup: Setup, role: Role = "steps") -> None:
         self.system = system
         self.setup = setup
         context = multiprocessing.get_context("spawn")
         self._connection, child = context.Pipe()
-        self._process = context.Process(target=_serve, args=(child, system, setup), daemon=True)
+        self._process = context.Process(target=_serve, args=(child, system, setup, role), daemon=True)
         self._process.start()
         child.close()
         self._receive()
@@ -67,6 +89,18 @@ class Worker:
 
     def decode(self, tokens: int) -> float:
         return float(self._call("decode", tokens))
+
+    def first_token(self) -> float:
+        return float(self._call("first_token"))
+
+    def pause(self, tokens: int) -> Pause:
+        found = self._call("pause", tokens)
+        assert isinstance(found, Pause)
+        return found
+
+    def held_bytes(self) -> int:
+        """Private memory beyond what the process held before it made the contestant, its imports already done."""
+        return int(self._call("held_bytes"))
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError, OSError):

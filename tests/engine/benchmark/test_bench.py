@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from app.__main__ import main
-from engine.benchmark.traffic import decode_bytes
+from engine.benchmark.llama_bench import LlamaBench
+from engine.benchmark.report import LOAD, MEMORY, PAUSE, markdown, render
+from engine.benchmark.rounds import Measure
+from engine.benchmark.traffic import decode_bytes, prefill_products
+from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.placement.hardware.catalogue import machine
@@ -16,7 +21,8 @@ from engine.placement.hardware.catalogue import machine
 
 @pytest.fixture(autouse=True)
 def known_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine from the catalogue instead of one measured and kept in the owner's folder."""
+    """A machine from the catalogue instead of one measured and kept in the owner's folder; no turn is unsteady."""
+    monkeypatch.setattr("engine.benchmark.rounds.PROBE_TOLERANCE", 1.0)
     monkeypatch.setattr("engine.benchmark.prediction.data_folder", lambda: tmp_path)
     monkeypatch.setattr("engine.benchmark.prediction.this_machine", lambda *_: machine("Ryzen 7 5800X"))
 
@@ -35,6 +41,79 @@ def test_bench_measures_both_and_reports_ratios(starter_model: Path, capsys: pyt
         assert all(speed > 0 for speed in row.get("predicted", {}).values())
 
 
+def test_bench_measures_starts_beside_the_peer(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--rounds", "1", "--threads", "1", "--prefill", "8", "--decode", "2", "--starts"]
+    assert main(["bench", str(starter_model), "--against", "llama.cpp", "--json", *short]) == 0
+    report = json.loads(capsys.readouterr().out)
+    starts = {row["system"]: row for row in report["rows"] if "first_token_seconds" in row}
+    held = {row["system"]: row["resident_bytes"] for row in report["rows"] if "resident_bytes" in row}
+    assert set(starts) == set(held) == {"tessera", "llama.cpp, repacked", "llama.cpp, not repacked"}
+    assert all(row["first_token_seconds"] > 0 and 0 < row["pause_share"] < 1 for row in starts.values())
+    assert 0 < held["tessera"] < starter_model.stat().st_size  # the weights are mapped
+    assert {LOAD, MEMORY, PAUSE} <= set(report["ratios"])
+    assert all(0 < row["int8_peak_share"] < 1.5 for row in report["rows"] if row["prefill"])
+    table = markdown([report])
+    assert table.count("\n") == 1 + 4  # header; prefill, decode, load with pause, memory
+    assert LOAD in render(report)
+
+
+FAKE_LLAMA_BENCH = """#!/usr/bin/env python3
+import json, sys
+if "{broken}":
+    sys.exit(print("{broken}") or int("{status}"))
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+assert options["-o"] == "json" and options["-t"] == "1" and options["-m"].endswith(".gguf"), options
+print(json.dumps([{{
+    "build_commit": "8cf427ff", "build_number": 5163, "cpu_info": "a CPU", "gpu_info": "", "backends": "CPU",
+    "model_filename": options["-m"], "model_type": "llama ?B Q4_1", "model_size": 4677120000, "n_batch": 2048,
+    "n_ubatch": 512, "n_threads": 1, "use_mmap": True, "n_prompt": int(options["-p"]), "n_gen": int(options["-n"]),
+    "n_depth": int(options["-d"]), "test_time": "2025-04-24T11:58:50Z", "avg_ns": 72135640, "stddev_ns": 1453752,
+    "avg_ts": 7100.002165, "stddev_ts": 140.34152, "samples_ns": [7, 8, 9], "samples_ts": [30.0, 10.0, 20.0],
+}}]))
+"""
+
+
+@pytest.fixture
+def llama_bench(tmp_path: Path) -> Callable[..., Path]:
+    """A program that prints what llama-bench prints (tools/llama-bench/README.md of llama.cpp)."""
+
+    def make(broken: str = "", status: int = 0) -> Path:
+        program = tmp_path / "llama-bench"
+        program.write_text(FAKE_LLAMA_BENCH.format(broken=broken, status=status))
+        program.chmod(0o755)
+        return program
+
+    return make
+
+
+def test_rows_of_a_llama_bench_binary(
+    starter_model: Path, llama_bench: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = ["--rounds", "1", "--threads", "1", "--prefill", "8", "--decode", "2", "--depth", "16"]
+    assert main(["bench", str(starter_model), "--llama-bench", str(llama_bench()), "--json", *short]) == 0
+    report = json.loads(capsys.readouterr().out)
+    rows = [row for row in report["rows"] if row["system"] == "llama-bench 8cf427ff"]
+    assert [(row["prefill"], row["decode"], row["depth"]) for row in rows] == [(20.0, None, 0), (None, 20.0, 16)]
+    ours = report["rows"][0]["prefill"]
+    assert report["ratios"]["prefill"] == pytest.approx(ours / 20.0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "status", "reason"),
+    [("no such model", 1, "exit code 1"), ("not json", 0, "not llama-bench's JSON"), ("[{}]", 0, "samples_ts")],
+)
+def test_a_llama_bench_that_fails_is_a_message(
+    llama_bench: Callable[..., Path], broken: str, status: int, reason: str
+) -> None:
+    with pytest.raises(EngineError, match=reason):
+        LlamaBench(llama_bench(broken, status), 1, 1).speeds("model.gguf", [Measure("prefill", 8)])
+
+
+def test_a_llama_bench_that_is_not_there_is_a_message(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="could not be measured"):
+        LlamaBench(tmp_path / "nothing", 1, 1).speeds("model.gguf", [Measure("prefill", 8)])
+
+
 def test_a_file_that_is_no_model_is_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "letter.gguf"
     file.write_text("Dear reader")
@@ -49,3 +128,11 @@ def test_decode_traffic_of_the_starter_model(starter_model: Path) -> None:
     assert decode_bytes(graph, 0, 0, 2.0) == weights  # tied: every tensor is read in full
     per_position = 30 * 3 * (64 + 64) * 2  # layers × heads × (key + value) × F16
     assert decode_bytes(graph, 0, 10, 2.0) - weights == 10 * per_position
+
+
+def test_products_of_the_starter_model(starter_model: Path) -> None:
+    with GGUFFile.open(starter_model) as gguf:
+        graph = build_graph(load_spec(gguf))
+    attention, feed_forward = 576 * (576 + 192 + 192 + 576), 3 * 576 * 1536
+    whole = 30 * (attention + feed_forward)
+    assert whole - 576 * 576 - feed_forward <= prefill_products(graph, 0) <= whole  # the last layer ends with one row
