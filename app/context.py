@@ -23,6 +23,7 @@ from app.library.library_controller import LibraryController
 from app.main_window import MainWindow
 from app.model_controller import ModelController
 from app.placement.answer_prediction import AnswerPrediction
+from app.placement.own_machine import OwnMachine
 from app.placement.placement_controller import PlacementController
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
@@ -65,7 +66,15 @@ class AppContext(QObject):
         self.library = LibraryController(
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
-        self.placement = PlacementController(self.client, self.models, self.settings, folder, self.background, self)
+        self.own_machine = OwnMachine(
+            folder.root / "hardware", self.background, self.main_thread, lambda: self.session.is_any_busy, self
+        )
+        self.library.machine_measured.connect(self.own_machine.measured)
+        self.own_machine.measured.connect(self.library.read_profile)
+        self.own_machine.failed.connect(lambda error: self.problems.show(Problem.from_exception("measure", error)))
+        self.placement = PlacementController(
+            self.client, self.models, self.settings, folder, self.background, self.own_machine, self
+        )
         self.prediction = AnswerPrediction(self.session, self.models, self.placement)
         self.telemetry = TelemetryFeed(self.main_thread, self)
         self.presets = Presets(folder.presets)
@@ -86,6 +95,7 @@ class AppContext(QObject):
         )
         self.summaries = Summaries(self.client, self.session, self.models, self.problems)
         self.window.chat_page.remedies.summarise_requested.connect(self.summaries.summarise)
+        self.telemetry.updated.connect(self._watch_machine)
         self.garbage = GarbageCollection(self)
         self.client.drained.connect(self._drained)
         self.window.first_painted.connect(lambda: QTimer.singleShot(0, self.start))
@@ -141,6 +151,10 @@ class AppContext(QObject):
         self.titles.handle_all(arrivals)
         self.summaries.handle_all(arrivals)
         self.answers.handle_all(arrivals)
+
+    def _watch_machine(self) -> None:
+        if self.telemetry.snapshot is not None:
+            self.own_machine.watch(self.telemetry.snapshot)
 
     def _tell_crash(self) -> None:
         self.problems.show(

@@ -12,7 +12,7 @@ from app.chat.session import ChatSession
 from app.model_controller import ModelController
 from app.problems import Action, Problem, Problems
 from app.store.records import Message
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.errors import EngineError
 from engine.messages import Overflow
 
@@ -68,7 +68,13 @@ class Remedies(QObject):
             go_on = Action(tr("Continue"), lambda: self._session.continue_answer(message.id))
             actions = (again, go_on) if message.content else (again,)
         self._problems.show(
-            Problem(ANSWER_PROBLEM, error["cause"], error.get("done", ""), error.get("remedy", ""), actions)
+            Problem(
+                ANSWER_PROBLEM,
+                engine_text(error["cause"]),
+                engine_text(error.get("done", "")),
+                engine_text(error.get("remedy", "")),
+                actions,
+            )
         )
 
     def _can_summarise(self, message: Message) -> bool:

@@ -149,6 +149,7 @@ class CardController(QObject):
         def done(_: object) -> None:
             self.is_measuring = False
             self.fits_changed.emit()
+            self._library.machine_measured.emit()
 
         self._library.run(services.measure, done)
 

@@ -65,7 +65,8 @@ class HubServices:
         self.library = Library(models, self.store, places)
         self.catalogue: tuple[CatalogueModel, ...] = read_catalogue(FOLDER / "catalogue.json")
         self._hardware = store.hardware_folder(data)
-        self.profile: HardwareProfile | None = store.known_machine(self._hardware, default_threads())
+        self.profile: HardwareProfile | None = None
+        self.read_profile()
         self._cache = (cache or cache_folder()) / "headers"
         self._connection: Connection | None = None
         self._lock = threading.Lock()
@@ -113,6 +114,10 @@ class HubServices:
             return estimate_fit(model.size, own.facts, self.machine)
         facts = replace(other, unsupported="") if other is not None else None
         return replace(estimate_fit(model.size, facts, self.machine), from_header=False)
+
+    def read_profile(self) -> None:
+        """Takes milliseconds."""
+        self.profile = store.known_machine(self._hardware, default_threads())
 
     def measure(self) -> None:
         """Measure this machine once, for predicted speeds: some seconds of full load. Kept for the next time."""

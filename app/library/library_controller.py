@@ -31,6 +31,7 @@ class LibraryController(QObject):
     ready = Signal()
     entries_changed = Signal()
     downloads_changed = Signal()
+    machine_measured = Signal()
     progress_changed = Signal(str)  # one line for the title, empty when nothing is going on
 
     def __init__(
@@ -222,6 +223,11 @@ class LibraryController(QObject):
             self.watch()
 
         self.run(work, done)
+
+    def read_profile(self) -> None:
+        """This machine was measured: speeds are predicted from now on, or anew."""
+        if self.services is not None:
+            self.services.read_profile()
 
     def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
         """A change on disk off the main thread; what fails is shown, and the list is read again."""

@@ -215,8 +215,8 @@ class BudgetCard(QFrame):
             return
         self.slider.show_speed(preview.budget, plan.predicted.decode)
         self.ram_cost.setText(tr("the plan takes {size}", size=gib(plan.ram.total)))
-        self.decode.show_number(speed(plan.predicted.decode), "tok/s", depth)
-        self.prefill.show_number(speed(plan.predicted.prefill), "tok/s", tr("predicted"))
+        self.decode.show_number(speed(plan.predicted.decode), tr("tok/s"), depth)
+        self.prefill.show_number(speed(plan.predicted.prefill), tr("tok/s"), tr("predicted"))
         rate = plan.predicted.hit_rate
         note = tr("of expert uses found on the GPU") if rate is not None else tr("a model without experts")
         self.hits.show_number(percent(rate) if rate is not None else not_known(), "", note)

@@ -17,6 +17,7 @@ from app.engine_client import Arrival, EngineClient
 from app.environment import DataFolder
 from app.model_controller import ModelController
 from app.placement.live_placement import LivePlacement
+from app.placement.own_machine import OwnMachine
 from app.settings.values import Settings
 from app.translation import error_text
 from engine.errors import EngineError
@@ -45,11 +46,12 @@ class Wish:
     taken: int = 0
     device: str = ""  # that the model runs on beside the processor
     overhead: int | None = None
+    rates: int = 0  # how often this machine has been measured
 
     @property
     def ground(self) -> tuple[object, ...]:
         """All but the budget: another ground needs another forecast."""
-        return self.path, self.machine, self.context, self.ram, self.taken, self.device, self.overhead
+        return self.path, self.machine, self.context, self.ram, self.taken, self.device, self.overhead, self.rates
 
     @property
     def is_live(self) -> bool:
@@ -79,9 +81,12 @@ class PlacementController(QObject):
         settings: Settings,
         folder: DataFolder,
         background: Background,
+        own_machine: OwnMachine,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
+        self.own_machine = own_machine
+        own_machine.measured.connect(self.forget_machine)
         self.answer: Answer | None = None
         self.read_shape: Callable[[str], ModelShape] = _read_shape
         self.read_machine: Callable[[], tuple[HardwareProfile, bool]] = lambda: _own_profile(folder.root / "hardware")
@@ -92,7 +97,8 @@ class PlacementController(QObject):
         self.background = background
         self._wish: Wish | None = None
         self._planning = False
-        self._own: tuple[HardwareProfile, bool] | None = None
+        self._rates = 0
+        self._own: tuple[int, tuple[HardwareProfile, bool]] | None = None  # since which measurement, and what
         self._shape: tuple[str, ModelShape] | None = None
         self._forecast: tuple[tuple[object, ...], Machine, Forecast] | None = None
         self._started = False
@@ -147,9 +153,10 @@ class PlacementController(QObject):
         if self._wish is not None and self._wish.machine == THIS_MACHINE and rounded != self._wish.taken:
             self._ask(taken=rounded)
 
-    def measure_again(self, own: tuple[HardwareProfile, bool]) -> None:
-        self._own, self._forecast = own, None
-        self._ask()
+    def forget_machine(self) -> None:
+        """It was measured: what was planned with the rates before is void."""
+        self._rates += 1
+        self._ask(rates=self._rates)
 
     def _model_changed(self) -> None:
         if not self._started:
@@ -163,7 +170,9 @@ class PlacementController(QObject):
             stored = self._settings["gpu_budget"] * MiB
             machine = self._settings["shown_machine"]
             budget = stored if stored and machine == THIS_MACHINE else None
-            self._wish = Wish(info.path, machine, info.context_length, None, budget, device=info.device)
+            self._wish = Wish(
+                info.path, machine, info.context_length, None, budget, device=info.device, rates=self._rates
+            )
             self._residency_changed()
             self._plan()
         self._seen = seen
@@ -199,8 +208,8 @@ class PlacementController(QObject):
         from app.placement.forecast import Forecast
         from engine.placement.costs import Workload
 
-        if self._own is None:
-            self._own = self.read_machine()
+        if self._own is None or self._own[0] != wish.rates:
+            self._own = wish.rates, self.read_machine()
         if self._shape is None or self._shape[0] != wish.path:
             self._shape = wish.path, self.read_shape(wish.path)
         if self._forecast is None or self._forecast[0] != wish.ground:
@@ -222,7 +231,8 @@ class PlacementController(QObject):
         assert self._own is not None
         if wish.is_live and wish.device.startswith("emulated"):
             return emulated(shape, work, wish.overhead or 0)
-        return machine_for(wish.machine, self._own[0], measured=self._own[1])
+        own, measured = self._own[1]
+        return machine_for(wish.machine, own, measured=measured)
 
     def _answered(self, answer: Answer) -> None:
         self._planning = False

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QMenu,
     QScrollArea,
-    QSizePolicy,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -27,6 +26,7 @@ from app.placement.exports import as_chrome_trace, as_csv
 from app.placement.live_cells import Heat, device_parts, live_heat, live_levels, live_places, wished_places
 from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
+from app.placement.measure_line import MeasureLine
 from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
@@ -38,6 +38,7 @@ from app.theme.theme import Theme
 from app.translation import tr
 from engine.messages import PlacementRolledBack
 from engine.placement.hardware import catalogue
+from engine.placement.hardware.load import QUIET
 from engine.telemetry.residency import ResidencySnapshot
 
 PAGE_WIDTH = 1040
@@ -60,9 +61,7 @@ class PlacementPage(QScrollArea):
         self._heat: Heat | None = None
         self.title = QLabel(tr("Memory"), self)
         self.title.setObjectName("pageTitle")
-        self.subtitle = QLabel(self)
-        self.subtitle.setObjectName("settingHelp")
-        self.subtitle.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.subtitle = MeasureLine(controller.own_machine, self)
         self.simulated = QLabel(tr("simulated"), self)
         self.simulated.setObjectName("pill")
         self.simulated.setProperty("mood", "fair")
@@ -203,7 +202,8 @@ class PlacementPage(QScrollArea):
         self.simulated.setText(tr("emulated") if machine.emulated else tr("simulated"))
         self.simulated.setVisible(machine.simulated or machine.emulated)
         self.subtitle.show()
-        self.subtitle.setText(self._subtitle(info.name if info is not None else Path(answer.wish.path).stem))
+        name = info.name if info is not None else Path(answer.wish.path).stem
+        self.subtitle.show_words(self._subtitle(name), is_measured=machine.measured)
         self.budget.show_outlook(answer, info.context_length if info is not None else outlook.work.context)
         self._show_preview()
 
@@ -212,7 +212,10 @@ class PlacementPage(QScrollArea):
         assert answer is not None
         gpu, cpu = answer.outlook.hardware.gpu, answer.outlook.hardware.cpu
         where = tr("{gpu} with {cpu}", gpu=gpu.name, cpu=cpu.name) if gpu is not None else cpu.name
-        source = tr("rates measured here") if answer.machine.measured else tr("rates from datasheets")
+        source = tr("rates from datasheets")
+        if answer.machine.measured:
+            busy = answer.outlook.hardware.others_load > QUIET
+            source = tr("rates measured here while other programs were busy") if busy else tr("rates measured here")
         return f"{name}  ·  {where}  ·  {source}"
 
     def _show_preview(self) -> None:

@@ -44,7 +44,7 @@ def speed(tokens_per_second: float | None) -> str:
 
 
 def speed_words(tokens_per_second: float | None) -> str:
-    return f"{speed(tokens_per_second)} tok/s"
+    return tr("{speed} tok/s", speed=speed(tokens_per_second))
 
 
 def percent(share: float | None) -> str:

@@ -473,7 +473,7 @@
     </message>
     <message>
       <source>NVML: {}</source>
-      <translation>NVML：{0}</translation>
+      <translation>NVML: {0}</translation>
     </message>
     <message>
       <source>Needs {} GiB more RAM</source>
@@ -1288,6 +1288,10 @@
       <translation>至少需要 1</translation>
     </message>
     <message>
+      <source>attention over a cache</source>
+      <translation>基于缓存的注意力</translation>
+    </message>
+    <message>
       <source>between {} and {}</source>
       <translation>{0} 到 {1}</translation>
     </message>
@@ -1322,6 +1326,10 @@
     <message>
       <source>expert_group_used_count is {} of {}, for {} experts per token</source>
       <translation>expert_group_used_count 为 {0}（共 {1}），而每个词元使用 {2} 个专家</translation>
+    </message>
+    <message>
+      <source>experts from all over memory</source>
+      <translation>内存各处的专家</translation>
     </message>
     <message>
       <source>extra prediction</source>

@@ -788,12 +788,24 @@
       <translation>张量与专家分布图</translation>
     </message>
     <message>
+      <source>Measure again</source>
+      <translation>重新测量</translation>
+    </message>
+    <message>
+      <source>Measure this machine</source>
+      <translation>测量本机</translation>
+    </message>
+    <message>
       <source>Measured at a depth of {depth} tokens</source>
       <translation>在 {depth} 个词元的深度测得</translation>
     </message>
     <message>
       <source>Measures this machine once: a few seconds of full load. Nothing is sent anywhere.</source>
       <translation>对本机测量一次：满载数秒。不会向任何地方发送内容。</translation>
+    </message>
+    <message>
+      <source>Measuring this machine: {what}</source>
+      <translation>正在测量本机：{what}</translation>
     </message>
     <message>
       <source>Measuring…</source>
@@ -1428,6 +1440,10 @@
       <translation>加载模型时生效。</translation>
     </message>
     <message>
+      <source>Takes the whole processor for up to ten seconds; best while nothing else is going on.</source>
+      <translation>将占用整个处理器最多十秒；最好在空闲时进行。</translation>
+    </message>
+    <message>
       <source>Tell when a long answer or a download has ended while another window is used.</source>
       <translation>使用其他窗口时，长回答或下载结束后通知。</translation>
     </message>
@@ -2056,6 +2072,10 @@
       <translation>速率在本机测得</translation>
     </message>
     <message>
+      <source>rates measured here while other programs were busy</source>
+      <translation>速率在本机测得，但当时其他程序繁忙</translation>
+    </message>
+    <message>
       <source>recent uses {count}</source>
       <translation>最近使用 {count} 次</translation>
     </message>
@@ -2090,6 +2110,10 @@
     <message>
       <source>today</source>
       <translation>今天</translation>
+    </message>
+    <message>
+      <source>tok/s</source>
+      <translation>词元/秒</translation>
     </message>
     <message>
       <source>used by every token</source>

@@ -31,6 +31,11 @@ def memory_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
     yield "memory-large", _open(stage, "Kimi K2", "kimi-k2-q4_k_m", "RTX 5090", 1024 * GiB)
     yield "memory-dense", _open(stage, "Llama 3.1 8B", "llama-3.1-8b-q4_k_m", "RTX 3060 12GB")
     yield "memory-no-gpu", _open(stage, "Llama 3.1 8B", "llama-3.1-8b-q4_k_m", "")
+    own = stage.context.own_machine
+    own.is_measuring, own.fraction, own.stage = True, 0.42, "products of Q4_K"
+    own.progressed.emit()
+    stage.settle(0.1)
+    yield "memory-measuring", stage.context.window
     yield from _live_pages(stage)
     stage.has_model = False
     context = stage.start()

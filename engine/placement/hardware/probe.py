@@ -33,6 +33,8 @@ _TINY_OPS = 16
 _HEADS, _HEAD_DIM, _DEPTH = 8, 64, 512
 _EXPERTS, _EXPERT_ROWS, _USED = 96, 512, 8
 _DISK_BYTES = 64 << 20
+_OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
+_OTHER_BANDWIDTH = 1.7  # some machines' memory changes between two speeds by itself, 1.5 times apart
 
 
 def silent(fraction: float, stage: str) -> None:
@@ -59,13 +61,13 @@ def measure_cpu(
     for quant_type in types:
         points[quant_type.name] = tuple((tokens, rates[quant_type.name, tokens]) for tokens in BATCHES)
     points[ANY_TYPE] = points["Q4_K"]
-    progress(0.75, "attention")
+    progress(0.75, "attention over a cache")
     points[ATTENTION] = tuple((n, _attention_rate(n, pool, tier, op_seconds)) for n in (1, 16, 128))
     progress(0.85, "norms, rotations, activations")
     elements = {kind: _element_rate(kind, pool, tier, op_seconds) for kind in ELEMENT_KINDS}
-    progress(0.9, "experts")
+    progress(0.9, "experts from all over memory")
     scattered = min(1.0, _expert_bandwidth(pool, tier, op_seconds) / bandwidth)
-    progress(1.0, "done")
+    progress(1.0, "")
     return DeviceProfile(
         name=name,
         memory_bytes=memory_bytes,
@@ -77,6 +79,18 @@ def measure_cpu(
         scattered_share=scattered,
         bandwidth_by_threads=bandwidths,
     )
+
+
+def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
+    """Whether this machine now computes or reads at other speeds than a profile says, as it does where that was
+    measured while others were busy. A second look of some 0.1 s; meant for a quiet moment."""
+    pool = _cpu.ThreadPool(cpu.threads)
+    op_seconds = _tiny_op_seconds(pool, tier)
+    factors = [(read_bandwidth(cpu.threads) / cpu.bandwidth, _OTHER_BANDWIDTH)]
+    for tokens in (1, 64):
+        now = _product_rate(QuantType.Q4_K, tokens, pool, tier, op_seconds)
+        factors.append((now / cpu.kernels.rate("Q4_K", tokens), _OTHER_RATE))
+    return any(not 1 / most <= factor <= most for factor, most in factors)
 
 
 def read_bandwidth(threads: int) -> float:

@@ -71,7 +71,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class HardwareProfile:
-    """A machine. `source` is "measured", "datasheet" or "mixed"; numbers that are not measured are labelled so."""
+    """A machine. `source` is "measured", "datasheet" or "mixed"; numbers that are not measured are labelled so.
+
+    `others_load`: share of all processors that other programs took while it was measured.
+    """
 
     cpu: DeviceProfile
     gpu: DeviceProfile | None = None
@@ -81,6 +84,7 @@ class HardwareProfile:
     drives_display: bool = False
     source: Literal["measured", "datasheet", "mixed"] = "datasheet"
     notes: tuple[str, ...] = field(default=())
+    others_load: float = 0.0
 
     def with_ram(self, ram_bytes: int) -> HardwareProfile:
         return replace(self, cpu=replace(self.cpu, memory_bytes=ram_bytes))

@@ -13,12 +13,13 @@ from typing import Any, Literal, cast
 import psutil
 
 from engine.placement.hardware import catalogue, probe
+from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates, Link
 from engine.telemetry.gpus import GPU, GPUReport, read_gpus
 from kernels import _cpu
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 2
+PROBE_VERSION = 3
 
 
 def fingerprint(cpu: str, threads: int, tier: str, gpus: GPUReport) -> str:
@@ -42,8 +43,10 @@ def this_machine(
     if not measure_again and (kept := known_machine(folder, threads, tier, gpus=report)) is not None:
         return kept
     path = _path(folder, threads, tier, report)
+    others = OthersLoad()
     cpu = probe.measure_cpu(cpu_name(), psutil.virtual_memory().total, threads, tier, progress)
-    profile = with_gpu(HardwareProfile(cpu, platform=_platform(), source="measured"), report)
+    own = HardwareProfile(cpu, platform=_platform(), source="measured", others_load=others.share())
+    profile = with_gpu(own, report)
     profile = replace(profile, disk_bandwidth=probe.disk_read_bandwidth(folder) if folder.is_dir() else 0.0)
     save(profile, path)
     return profile

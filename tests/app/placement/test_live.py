@@ -107,7 +107,7 @@ def test_the_page_shows_what_runs(live):
     page, residency = live.page, live.live.residency
     assert page.simulated.isVisible() and page.simulated.text() == "emulated"
     assert not page.machine.currentData()
-    assert "emulated device" in page.subtitle.text()
+    assert "emulated device" in page.subtitle.words.text()
     answer = live.context.placement.answer
     assert answer.outlook.marks.card > residency.used_bytes
     assert live.context.window.status.cells["vram"].text().startswith("VRAM ")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.placement.hardware import catalogue, probe, store
+from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates
 from engine.telemetry.gpus import GPU, GPUReport
 
@@ -76,6 +77,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return _fake_measure(name, memory, threads)
 
     monkeypatch.setattr(probe, "measure_cpu", measure)
+    monkeypatch.setattr(OthersLoad, "share", lambda self: 0.0)
     monkeypatch.setattr(probe, "disk_read_bandwidth", lambda folder: 1e9)
     return runs
 
@@ -164,3 +166,37 @@ def test_fewer_threads_compute_in_proportion_and_read_as_measured() -> None:
     assert half.cpu.bandwidth == 3e10
     assert half.cpu.kernels.rate("Q4_K", 64) == pytest.approx(full.cpu.kernels.rate("Q4_K", 64) * 0.75)
     assert full.with_threads(8) is full
+
+
+def test_load_of_others_is_stored_with_what_was_measured_beside_it(
+    tmp_path: Path, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OthersLoad, "share", lambda self: 0.4)
+    assert store.this_machine(tmp_path, 2, gpus=NONE).others_load == 0.4
+    kept = store.known_machine(tmp_path, 2, gpus=NONE)
+    assert kept is not None and kept.others_load == 0.4
+
+
+def test_load_of_others_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    # seconds on the clock, of all processors, of this process
+    moments = iter([(0.0, 100.0, 10.0), (2.0, 103.0, 12.0), (0.0, 0.0, 0.0), (1.0, 0.5, 1.0)])
+    monkeypatch.setattr(OthersLoad, "_now", staticmethod(lambda: next(moments)))
+    monkeypatch.setattr("psutil.cpu_count", lambda: 2)
+    assert OthersLoad().share() == pytest.approx(0.25)  # one second of two processors' two
+    assert OthersLoad().share() == 0.0  # clocks of different grain
+
+
+def test_a_second_look_sees_rates_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = _fake_measure("x", 64 * GiB, 1)
+    monkeypatch.setattr(probe, "_tiny_op_seconds", lambda *_: 1e-6)
+
+    def looks(bandwidth: float, rate: float) -> bool:
+        monkeypatch.setattr(probe, "read_bandwidth", lambda _threads: cpu.bandwidth * bandwidth)
+        monkeypatch.setattr(probe, "_product_rate", lambda _t, tokens, *_: cpu.kernels.rate("Q4_K", tokens) * rate)
+        return probe.is_outdated(cpu)
+
+    assert not looks(1.0, 1.0)
+    assert not looks(1.5, 1.2)  # memory that has two speeds
+    assert looks(3.0, 1.0)
+    assert looks(1.0, 3.0)
+    assert looks(1.0, 0.5)
