@@ -39,6 +39,7 @@ inline vi add16(vi a, vi b) { return _mm256_add_epi16(a, b); }
 inline vi sub16(vi a, vi b) { return _mm256_sub_epi16(a, b); }
 inline vi add32(vi a, vi b) { return _mm256_add_epi32(a, b); }
 inline vi sub8(vi a, vi b) { return _mm256_sub_epi8(a, b); }
+inline vi look_up8(__m128i table, vi v) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v); }
 inline vi mul32(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
 inline vi even_halves(vi even, vi odd) { return _mm256_blend_epi16(even, odd, 0xaa); }  // 16-bit halves: low, high
 inline vi products8(vi u, vi s) { return _mm256_maddubs_epi16(u, s); }  // u8 * s8, neighbours summed to int16

@@ -38,6 +38,7 @@ inline vi add16(vi a, vi b) { return _mm512_add_epi16(a, b); }
 inline vi sub16(vi a, vi b) { return _mm512_sub_epi16(a, b); }
 inline vi add32(vi a, vi b) { return _mm512_add_epi32(a, b); }
 inline vi sub8(vi a, vi b) { return _mm512_sub_epi8(a, b); }
+inline vi look_up8(__m128i table, vi v) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), v); }
 inline vi mul32(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
 inline vi even_halves(vi even, vi odd) { return _mm512_mask_blend_epi16(0xaaaaaaaa, even, odd); }
 inline vi products8(vi u, vi s) { return _mm512_maddubs_epi16(u, s); }

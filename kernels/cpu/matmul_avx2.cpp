@@ -26,6 +26,7 @@ void fill_matmul_avx2(MatmulTable& table) {
                                                                    pack256<Order::pairs>, unpack256<Order::pairs>};
   fill_avx2_k(table);
   fill_avx2_32(table);
+  fill_avx2_codebook(table);
   fill_avx2_float(table);
   table.int8_peak = int8_peak;
 }

@@ -6,6 +6,7 @@ namespace tessera {
 
 void fill_avx2_k(MatmulTable& table);
 void fill_avx2_32(MatmulTable& table);
+void fill_avx2_codebook(MatmulTable& table);
 void fill_avx2_float(MatmulTable& table);
 
 }  // namespace tessera

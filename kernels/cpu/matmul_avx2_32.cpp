@@ -1,4 +1,4 @@
-// AVX2 tier, types with blocks of 32 values and one float scale each: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
+// AVX2 tier, types with blocks of 32 values and one scale each: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4.
 #include "lanes256.h"
 #include "matmul_avx2.h"
 #include "matmul_fill.h"
@@ -24,7 +24,9 @@ void fill_avx2_32(MatmulTable& table) {
   fill<Maddubs32<Q4_1>, Q4_1Row>(table, QuantType::Q4_1);
   fill<Maddubs32<Q5_0>, Q5_0Row>(table, QuantType::Q5_0);
   fill<Maddubs32<Q5_1>, Q5_1Row>(table, QuantType::Q5_1);
-  fill<MaddubsQ8, Q8_0Row>(table, QuantType::Q8_0);
+  fill<MaddubsBytes<Q8_0>, Q8_0Row>(table, QuantType::Q8_0);
+  fill<MaddubsBytes<IQ4_NL>, IQ4_NLRow>(table, QuantType::IQ4_NL);
+  fill<Maddubs32<MXFP4>, MXFP4Row>(table, QuantType::MXFP4);
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include "matmul_fill.h"
 #include "matmul_float.h"
 #include "matmul_maddubs_32.h"
+#include "matmul_maddubs_codebook.h"
 #include "matmul_maddubs_k.h"
 #include "matmul_rows_32.h"
 #include "matmul_rows_k.h"
@@ -22,6 +23,10 @@ struct Stride32 {
 template <class Type, class Row>
 void fill_k(MatmulTable& table) {
   fill_row<MaddubsK<Type>, RowsK<Row>, StrideK>(table, Type::kType, "avx512");
+}
+template <class Row>
+void fill_wide(MatmulTable& table) {
+  fill_row<MaddubsWide<Row>, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512");
 }
 template <class Kernel, class Row>
 void fill_32(MatmulTable& table, QuantType type) {
@@ -52,7 +57,10 @@ void fill_matmul_avx512(MatmulTable& table) {
   fill_32<Maddubs32<Q4_1>, Q4_1Row>(table, QuantType::Q4_1);
   fill_32<Maddubs32<Q5_0>, Q5_0Row>(table, QuantType::Q5_0);
   fill_32<Maddubs32<Q5_1>, Q5_1Row>(table, QuantType::Q5_1);
-  fill_32<MaddubsQ8, Q8_0Row>(table, QuantType::Q8_0);
+  fill_32<MaddubsBytes<Q8_0>, Q8_0Row>(table, QuantType::Q8_0);
+  fill_32<MaddubsBytes<IQ4_NL>, IQ4_NLRow>(table, QuantType::IQ4_NL);
+  fill_32<Maddubs32<MXFP4>, MXFP4Row>(table, QuantType::MXFP4);
+  fill_wide<IQ4_XSRow>(table);
   fill_float<LoadF32>(table, QuantType::F32, "avx512");
   fill_float<LoadF16>(table, QuantType::F16, "avx512");
   fill_float<LoadBF16>(table, QuantType::BF16, "avx512");

@@ -3,6 +3,7 @@
 // K types have a format of activations of their own (natural order, int32 sums); the 32-value types keep the AVX2 one.
 #include "lanes512.h"
 #include "matmul_dpbusd.h"
+#include "matmul_dpbusd_codebook.h"
 #include "matmul_fill.h"
 #include "matmul_pack.h"
 #include "matmul_rows_dpbusd.h"
@@ -20,6 +21,10 @@ struct Stride32 {
 template <class Type, class Rows>
 void fill_k(MatmulTable& table) {
   fill_row<DotK<Type>, Rows, StrideK>(table, Type::kType, "avx512_vnni");
+}
+template <class Row>
+void fill_wide(MatmulTable& table) {
+  fill_row<DotWide<Row>, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512_vnni");
 }
 template <class Kernel, class Rows>
 void fill_32(MatmulTable& table, QuantType type) {
@@ -53,7 +58,10 @@ void fill_matmul_avx512_vnni(MatmulTable& table) {
   fill_32<Dot32<Q4_1>, DotRows32<Q4_1Row>>(table, QuantType::Q4_1);
   fill_32<Dot32<Q5_0>, DotRows32<Q5_0Row>>(table, QuantType::Q5_0);
   fill_32<Dot32<Q5_1>, DotRows32<Q5_1Row>>(table, QuantType::Q5_1);
-  fill_32<Dot32<BytesQ8>, DotRows32<Q8_0Row>>(table, QuantType::Q8_0);
+  fill_32<Dot32<DotBytes<Q8_0>>, DotRows32<Q8_0Row>>(table, QuantType::Q8_0);
+  fill_32<Dot32<DotBytes<IQ4_NL>>, DotRows32<IQ4_NLRow>>(table, QuantType::IQ4_NL);
+  fill_32<Dot32<MXFP4>, DotRows32<MXFP4Row>>(table, QuantType::MXFP4);
+  fill_wide<IQ4_XSRow>(table);
 #ifndef TESSERA_EMULATE_AVX512
   table.int8_peak = int8_peak;
 #endif

@@ -5,8 +5,8 @@
 // added on top of 0x8000 so that it cannot borrow, xor 0x8000 leaves the int16 pair (A, B), and one vpdpwssd applies
 // both scales. Exact while |A|, |B| <= 32767, which the activation packer guarantees (sum |q| <= 1023 per 16 values).
 // Multiplier budget per lane and 256 values (Q4_K): 64 vpdpbusd + 4 scales + 4 mins + 3 float = 75, so 85 % of peak at
-// best. 32-value types: 8 vpdpbusd + 2 to 4 float per block. A centre (and the 128 that makes Q8_0 unsigned) is the
-// starting value of the sum.
+// best. 32-value types: 8 vpdpbusd + 2 to 4 float per block. A centre (and the 128 that makes 8-bit values unsigned) is
+// the starting value of the sum.
 #pragma once
 #include "matmul_panel_32.h"
 #include "matmul_panel_k.h"
@@ -111,13 +111,14 @@ __attribute__((noinline)) void tile_dot_32(const Panel32* panel, const Tile& til
   for (int t = 0; t < T; ++t) store_sums(tile.out + t * tile.out_stride, tile.rows, sums[t]);
 }
 
-struct BytesQ8 {  // Q8_0 plus 128
-  static constexpr int kBytes = sizeof(BlockQ8_0), kCentre = 7;
+template <class Type>
+struct DotBytes {  // 8-bit values plus 128
+  static constexpr int kBytes = Type::kBytes, kCentre = 7;
   static constexpr bool kHasMin = false;
   static void unpack(const uint8_t* const* rows, size_t block, int lane, Panel32& panel) {
     store_f(panel.d + lane, load_halves(rows, block));
     vi v[8];
-    load_x8(rows, block + 2, v);
+    Type::bytes(rows, block, v);
     for (int s = 0; s < 8; ++s) store_i(panel.q[s][lane], xor_i(v[s], all8(0x80)));
   }
 };

@@ -1,8 +1,8 @@
 // Private to the x86 tiers: tiles of the 32-value types with vpmaddubsw (AVX2, and AVX-512 without VNNI).
 //
 // Eight steps of vpmaddubsw + vpaddw cover a block, vpmaddwd with ones makes int32, one fma scales. 5-bit quants are
-// centred (minus 16, through the activations' sums) so that 16 products fit int16. Q8_0 is split into two nibble planes
-// of kLanes rows, because 8-bit products do not fit: twice the multiplies, the same kernel.
+// centred (minus 16, through the activations' sums) so that 16 products fit int16. 8-bit values are split into two
+// nibble planes of kLanes rows, because their products do not fit: twice the multiplies, the same kernel.
 #pragma once
 #include "matmul_panel_32.h"
 
@@ -68,12 +68,12 @@ struct Maddubs32 {
 
 // Two half panels: lanes of the first half are the low nibbles of kLanes rows, those of the second their high nibbles
 // plus 8, which is taken off through the sums.
-struct PanelQ8 {
+struct PanelBytes {
   Panel32 half[2];
 };
 
 template <int T>
-__attribute__((noinline)) void tile_q8(const PanelQ8* panel, int half, const Tile& tile, vf (&sums)[T][2]) {
+__attribute__((noinline)) void tile_bytes(const PanelBytes* panel, int half, const Tile& tile, vf (&sums)[T][2]) {
   const Record32 at(tile.cols);
   for (int b = tile.first_block; b < tile.first_block + tile.blocks; ++b, ++panel) {
     const uint8_t* x_scale = tile.packed + at.scales + static_cast<size_t>(b) * 4;
@@ -94,24 +94,25 @@ __attribute__((noinline)) void tile_q8(const PanelQ8* panel, int half, const Til
   }
 }
 
-struct MaddubsQ8 {
-  using Panel = PanelQ8;
-  static constexpr int kValues = 32, kBytes = sizeof(BlockQ8_0), kChunk = 128 / kLanes;
-  static void unpack(const uint8_t* const* rows, size_t block, int half, PanelQ8& panel) {
+template <class Type>
+struct MaddubsBytes {
+  using Panel = PanelBytes;
+  static constexpr int kValues = 32, kBytes = Type::kBytes, kChunk = 128 / kLanes;
+  static void unpack(const uint8_t* const* rows, size_t block, int half, PanelBytes& panel) {
     Panel32& target = panel.half[half];
     store_f(target.d, load_halves(rows, block));
     vi v[8];
-    load_x8(rows, block + 2, v);
+    Type::bytes(rows, block, v);
     for (int s = 0; s < 8; ++s) {
       store_i(target.q[s][0], bits(v[s], 0, 15));
       store_i(target.q[s][kLanes], xor_i(bits(v[s], 4, 15), all8(8)));
     }
   }
   template <int T>
-  static void multiply(const PanelQ8* panel, const Tile& tile) {
+  static void multiply(const PanelBytes* panel, const Tile& tile) {
     vf sums[T][2];
     for (int t = 0; t < T; ++t) load_sums(tile.out + t * tile.out_stride, tile.rows, tile.first_block == 0, sums[t]);
-    for (int half = 0; half < 2; ++half) tile_q8<T>(panel, half, tile, sums);
+    for (int half = 0; half < 2; ++half) tile_bytes<T>(panel, half, tile, sums);
     for (int t = 0; t < T; ++t) store_sums(tile.out + t * tile.out_stride, tile.rows, sums[t]);
   }
 };

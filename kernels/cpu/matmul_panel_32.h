@@ -1,7 +1,8 @@
 // Private to the x86 tiers: how blocks of 32 values become panels, kLanes rows at a time.
 //
-// Eight steps of four bytes per row in natural order. Q8_0 has a layout of its own in each tier.
+// Eight steps of four bytes per row in natural order. Types of 8-bit values have a layout of their own in each tier.
 #pragma once
+#include "matmul_codebook.h"
 #include "matmul_panels.h"
 
 namespace tessera {
@@ -47,6 +48,33 @@ using Q4_0 = Nibbles<BlockQ4_0, false, false, 8>;
 using Q4_1 = Nibbles<BlockQ4_1, true, false, 0>;
 using Q5_0 = Nibbles<BlockQ5_0, false, true, 16>;
 using Q5_1 = Nibbles<BlockQ5_1, true, true, 0>;
+
+// The small values of MXFP4 plus 16, which a centre takes off again.
+struct MXFP4 {
+  static constexpr int kBytes = sizeof(BlockMXFP4), kCentre = 4;
+  static constexpr bool kHasMin = false, kHasFifthBit = false;
+  static void unpack(const uint8_t* const* rows, size_t block, int lane, Panel32& panel) {
+    for (int r = 0; r < kLanes; ++r) panel.d[lane + r] = power_of_two(rows[r][block]);
+    vi v[4];
+    load_x4(rows, block + 1, v);
+    const __m128i table = _mm_add_epi8(load_codebook(kMxfp4Values), _mm_set1_epi8(16));
+    for (int s = 0; s < 8; ++s) store_i(panel.q[s][lane], look_up8(table, bits(v[s % 4], s / 4 * 4, 15)));
+  }
+};
+
+// Types of 8-bit values with a half as their scale: bytes() yields the eight steps.
+struct Q8_0 {
+  static constexpr int kBytes = sizeof(BlockQ8_0);
+  static void bytes(const uint8_t* const* rows, size_t block, vi* out) { load_x8(rows, block + 2, out); }
+};
+struct IQ4_NL {
+  static constexpr int kBytes = sizeof(BlockIQ4_NL);
+  static void bytes(const uint8_t* const* rows, size_t block, vi* out) {
+    vi v[4];
+    load_x4(rows, block + 2, v);
+    for (int s = 0; s < 8; ++s) out[s] = look_up8(load_codebook(kIq4Values), bits(v[s % 4], s / 4 * 4, 15));
+  }
+};
 
 // Adds one block: the exact int32 products, scaled; mins through the activations' scaled sums.
 template <bool kHasMin, int T>

@@ -3,6 +3,7 @@
 // Four blocks at a time, so that their scales are converted and multiplied together; per block one vpmaddubsw, one
 // vpmaddwd with ones, one fma.
 #pragma once
+#include "matmul_codebook.h"
 #include "matmul_rows.h"
 
 namespace tessera {
@@ -21,13 +22,28 @@ inline __m256i fifth_bit_bytes(const uint8_t* qh) {
   return _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), _mm256_set1_epi8(16));
 }
 
-// Each: quants (unsigned, or signed for Q8_0), and what multiplies scale and scaled sum of the activations.
+struct Factors {  // of four blocks; `m` multiplies the scaled sums
+  __m128 d, m;
+};
+
+// The low halves of four words as floats.
+inline __m128 low_halves(__m128i words) {
+  const __m128i low = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
+  return _mm_cvtph_ps(_mm_shuffle_epi8(words, low));
+}
+
+// Each: quants (unsigned, or signed without an offset), and from the blocks' first words, (d, m) or (d, quants), what
+// multiplies scale and scaled sum of the activations.
 template <class Block, bool kMinField, bool kFifthBit, int kOffset>
 struct NibbleRow {
   static constexpr int kBytes = sizeof(Block);
   static constexpr bool kHasSum = true;
   static constexpr float kSumFactor = kMinField ? 1.0f : -kOffset;  // of what multiplies the sum: m, or d
-  static constexpr bool kHasMin = kMinField, kHasFifthBit = kFifthBit;
+  static constexpr bool kHasFifthBit = kFifthBit;
+  static Factors factors(__m128i words) {
+    const __m128 d = low_halves(words);
+    return {d, kMinField ? low_halves(_mm_srli_epi32(words, 16)) : d};
+  }
   static __m256i quants(const uint8_t* w) {
     const __m256i q = nibbles(w + kBytes - 16);
     return kFifthBit ? _mm256_or_si256(q, fifth_bit_bytes(w + kBytes - 20)) : q;
@@ -39,29 +55,41 @@ using Q4_1Row = NibbleRow<BlockQ4_1, true, false, 0>;
 using Q5_0Row = NibbleRow<BlockQ5_0, false, true, 16>;
 using Q5_1Row = NibbleRow<BlockQ5_1, true, true, 0>;
 
-struct Q8_0Row {
-  static constexpr int kBytes = sizeof(BlockQ8_0);
-  static constexpr bool kHasSum = false, kHasMin = false;
+struct SignedRow {
+  static constexpr bool kHasSum = false;
   static constexpr float kSumFactor = 0.0f;
-  static __m256i quants(const uint8_t* w) { return load256(w + 2); }
+  static Factors factors(__m128i words) { return {low_halves(words), _mm_setzero_ps()}; }
   static __m256i products(__m256i q, __m256i x) {  // |w| <= 128 and |x| <= 127: two products fit int16
     return _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
   }
 };
-
-struct Factors {  // of four blocks; `m` multiplies the scaled sums
-  __m128 d, m;
+struct Q8_0Row : SignedRow {
+  static constexpr int kBytes = sizeof(BlockQ8_0);
+  static __m256i quants(const uint8_t* w) { return load256(w + 2); }
+};
+struct IQ4_NLRow : SignedRow {
+  static constexpr int kBytes = sizeof(BlockIQ4_NL);
+  static __m128i codebook() { return load_codebook(kIq4Values); }
+  static __m256i quants(const uint8_t* w) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(codebook()), nibbles(w + 2));
+  }
+};
+struct MXFP4Row : SignedRow {
+  static constexpr int kBytes = sizeof(BlockMXFP4);
+  static __m128i codebook() { return load_codebook(kMxfp4Values); }
+  static Factors factors(__m128i words) {
+    return {power_of_two(_mm_and_si128(words, _mm_set1_epi32(255))), _mm_setzero_ps()};
+  }
+  static __m256i quants(const uint8_t* w) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(codebook()), nibbles(w + 1));
+  }
 };
 
-// The first kCount blocks' factors, the rest zero.
+// The first kCount blocks' factors; the rest meet activations of scale zero.
 template <class Row, int kCount>
 inline Factors factors(const uint8_t* w) {
   const auto at = [&](int b) { return b < kCount ? load32(w + b * Row::kBytes) : 0; };
-  const __m128i words = _mm_setr_epi32(at(0), at(1), at(2), at(3));  // (d, m) or (d, quants)
-  const __m128i low = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
-  const __m128 d = _mm_cvtph_ps(_mm_shuffle_epi8(words, low));
-  if constexpr (!Row::kHasMin) return {d, d};
-  return {d, _mm_cvtph_ps(_mm_shuffle_epi8(_mm_srli_epi32(words, 16), low))};
+  return Row::factors(_mm_setr_epi32(at(0), at(1), at(2), at(3)));
 }
 
 template <int T>

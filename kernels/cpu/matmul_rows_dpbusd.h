@@ -147,33 +147,51 @@ struct DotRowsK {
 
 // ---- 32-value types ----------------------------------------------------------------------------------------------
 
-// Two blocks' quants in natural order; a single block leaves the upper half zero.
+// Two blocks' nibbles in natural order, from 16 bytes at the end of each block.
+template <int kBytes>
+inline __m512i nibbles_of_two(const uint8_t* w) {
+  constexpr int kQs = kBytes - 16;
+  const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(w + kQs)), load16(w + kBytes + kQs), 1);
+  const __m512i twice =
+      _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3), _mm512_castsi256_si512(both));
+  return low_nibbles(_mm512_mask_srli_epi32(twice, 0xf0f0, twice, 4));
+}
+
+// Two blocks' quants in natural order, and their products.
 template <class Row>
 struct QuantPair {
   static __m512i load(const uint8_t* w) {
-    constexpr int kQs = Row::kBytes - 16;
-    const __m256i both =
-        _mm256_inserti128_si256(_mm256_castsi128_si256(load16(w + kQs)), load16(w + Row::kBytes + kQs), 1);
-    const __m512i twice =
-        _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3), _mm512_castsi256_si512(both));
-    const __m512i q = low_nibbles(_mm512_mask_srli_epi32(twice, 0xf0f0, twice, 4));
+    const __m512i q = nibbles_of_two<Row::kBytes>(w);
     if constexpr (!Row::kHasFifthBit) return q;
-    const uint64_t bits = static_cast<uint32_t>(load32(w + kQs - 4)) |
-                          static_cast<uint64_t>(static_cast<uint32_t>(load32(w + Row::kBytes + kQs - 4))) << 32;
+    constexpr int kHigh = Row::kBytes - 20;
+    const uint64_t bits = static_cast<uint32_t>(load32(w + kHigh)) |
+                          static_cast<uint64_t>(static_cast<uint32_t>(load32(w + Row::kBytes + kHigh))) << 32;
     return _mm512_or_si512(q, sixteen_where(bits));
   }
   static __m512i products(__m512i q, __m512i x) { return _mm512_dpbusd_epi32(_mm512_setzero_si512(), q, x); }
 };
-template <>
-struct QuantPair<Q8_0Row> {
-  static __m512i load(const uint8_t* w) {
-    return _mm512_inserti64x4(_mm512_castsi256_si512(load256(w + 2)), load256(w + Q8_0Row::kBytes + 2), 1);
-  }
+struct SignedPair {
   static __m512i products(__m512i q, __m512i x) {  // |w| times x with the sign of w
     const __m512i signed_x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(q), _mm512_setzero_si512(), x);
     return _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_abs_epi8(q), signed_x);
   }
 };
+template <>
+struct QuantPair<Q8_0Row> : SignedPair {
+  static __m512i load(const uint8_t* w) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(load256(w + 2)), load256(w + Q8_0Row::kBytes + 2), 1);
+  }
+};
+template <class Row>
+struct CodebookPair : SignedPair {
+  static __m512i load(const uint8_t* w) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Row::codebook()), nibbles_of_two<Row::kBytes>(w));
+  }
+};
+template <>
+struct QuantPair<IQ4_NLRow> : CodebookPair<IQ4_NLRow> {};
+template <>
+struct QuantPair<MXFP4Row> : CodebookPair<MXFP4Row> {};
 
 template <class Row>
 struct DotRows32 {

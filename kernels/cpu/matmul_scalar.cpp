@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "../cuda/codebooks.cuh"
+#include "half.h"
 #include "matmul.h"
 
 namespace tessera {
@@ -20,14 +22,6 @@ float float_of(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, 4);
   return value;
-}
-
-float half_to_float(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = (half >> 10) & 31, fraction = half & 0x3ff;
-  if (exponent == 31) return float_of(sign | 0x7f800000u | (fraction << 13));
-  if (exponent == 0) return float_of(sign | bits_of(static_cast<float>(fraction) * 0x1p-24f));
-  return float_of(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
 float bfloat_to_float(uint16_t half) { return float_of(static_cast<uint32_t>(half) << 16); }
@@ -177,6 +171,20 @@ void unpack(const BlockQ8_0& b, Unpacked32& out) {
   std::memcpy(out.q, b.qs, 32);
 }
 
+// A codebook's values of 16 bytes' low nibbles, then of their high ones.
+void look_up(const signed char* values, const uint8_t* qs, int8_t* q) {
+  for (int i = 0; i < 16; ++i) q[i] = values[qs[i] & 15], q[i + 16] = values[qs[i] >> 4];
+}
+
+void unpack(const BlockIQ4_NL& b, Unpacked32& out) {
+  out.d = half_to_float(b.d), out.m = 0.0f;
+  look_up(kIq4Values, b.qs, out.q);
+}
+void unpack(const BlockMXFP4& b, Unpacked32& out) {
+  out.d = float_of(b.e < 2 ? 0x00200000u << b.e : (b.e - 1u) << 23), out.m = 0.0f;
+  look_up(kMxfp4Values, b.qs, out.q);
+}
+
 // ---- weights of the K types: w = d * scale[i / 16] * q[i] - dmin * min[i / 16] -----------------------------------
 
 struct Unpacked256 {
@@ -242,6 +250,15 @@ void unpack(const BlockQ6_K& b, Unpacked256& out) {
     const int high = (b.qh[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2)) & 3;
     out.q[i] = static_cast<int8_t>((low | high << 4) - 32);
   }
+}
+
+void unpack(const BlockIQ4_XS& b, Unpacked256& out) {
+  out.d = half_to_float(b.d), out.dmin = 0.0f;
+  for (int j = 0; j < 16; ++j) {  // one scale for two: 4 bits and 2
+    const int low = (b.scales_l[j / 4] >> (j / 2 % 2 * 4)) & 15, high = (b.scales_h >> (j / 2 * 2)) & 3;
+    out.scales[j] = static_cast<int16_t>((low | high << 4) - 32), out.mins[j] = 0;
+  }
+  for (int s = 0; s < 8; ++s) look_up(kIq4Values, b.qs + 16 * s, out.q + 32 * s);
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------
@@ -403,6 +420,9 @@ void fill_matmul_scalar(MatmulTable& table) {
   row(QuantType::Q4_K) = kernels256<BlockQ4_K>();
   row(QuantType::Q5_K) = kernels256<BlockQ5_K>();
   row(QuantType::Q6_K) = kernels256<BlockQ6_K>();
+  row(QuantType::IQ4_NL) = kernels32<BlockIQ4_NL>();
+  row(QuantType::IQ4_XS) = kernels256<BlockIQ4_XS>();
+  row(QuantType::MXFP4) = kernels32<BlockMXFP4>();
   table.int8_peak = int8_peak;
 }
 

@@ -18,9 +18,12 @@ enum class QuantType : int32_t {
   Q4_K = 12,
   Q5_K = 13,
   Q6_K = 14,
+  IQ4_NL = 20,
+  IQ4_XS = 23,
   BF16 = 30,
+  MXFP4 = 39,
 };
-inline constexpr int kQuantTypeCount = 31;  // size of tables indexed by the id; gaps are empty rows
+inline constexpr int kQuantTypeCount = 40;  // size of tables indexed by the id; gaps are empty rows
 
 struct BlockQ4_0 {
   uint16_t d;
@@ -72,11 +75,24 @@ struct BlockQ6_K {
   int8_t scales[16];
   uint16_t d;
 };
+struct BlockIQ4_NL {
+  uint16_t d;
+  uint8_t qs[16];
+};
+struct BlockIQ4_XS {
+  uint16_t d, scales_h;
+  uint8_t scales_l[4], qs[128];
+};
+struct BlockMXFP4 {
+  uint8_t e;  // exponent: the scale of twice the values is 2^(e - 128)
+  uint8_t qs[16];
+};
 
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ2_K) == 84);
 static_assert(sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176);
 static_assert(sizeof(BlockQ6_K) == 210);
+static_assert(sizeof(BlockIQ4_NL) == 18 && sizeof(BlockIQ4_XS) == 136 && sizeof(BlockMXFP4) == 17);
 
 struct QuantTypeInfo {
   QuantType type;
@@ -85,11 +101,12 @@ struct QuantTypeInfo {
 };
 
 inline constexpr QuantTypeInfo kQuantTypes[] = {
-    {QuantType::F32, "F32", 1, 4},       {QuantType::F16, "F16", 1, 2},       {QuantType::BF16, "BF16", 1, 2},
-    {QuantType::Q4_0, "Q4_0", 32, 18},   {QuantType::Q4_1, "Q4_1", 32, 20},   {QuantType::Q5_0, "Q5_0", 32, 22},
-    {QuantType::Q5_1, "Q5_1", 32, 24},   {QuantType::Q8_0, "Q8_0", 32, 34},   {QuantType::Q2_K, "Q2_K", 256, 84},
-    {QuantType::Q3_K, "Q3_K", 256, 110}, {QuantType::Q4_K, "Q4_K", 256, 144}, {QuantType::Q5_K, "Q5_K", 256, 176},
-    {QuantType::Q6_K, "Q6_K", 256, 210},
+    {QuantType::F32, "F32", 1, 4},       {QuantType::F16, "F16", 1, 2},         {QuantType::BF16, "BF16", 1, 2},
+    {QuantType::Q4_0, "Q4_0", 32, 18},   {QuantType::Q4_1, "Q4_1", 32, 20},     {QuantType::Q5_0, "Q5_0", 32, 22},
+    {QuantType::Q5_1, "Q5_1", 32, 24},   {QuantType::Q8_0, "Q8_0", 32, 34},     {QuantType::Q2_K, "Q2_K", 256, 84},
+    {QuantType::Q3_K, "Q3_K", 256, 110}, {QuantType::Q4_K, "Q4_K", 256, 144},   {QuantType::Q5_K, "Q5_K", 256, 176},
+    {QuantType::Q6_K, "Q6_K", 256, 210}, {QuantType::IQ4_NL, "IQ4_NL", 32, 18}, {QuantType::IQ4_XS, "IQ4_XS", 256, 136},
+    {QuantType::MXFP4, "MXFP4", 32, 17},
 };
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // What the products of matvec.cu and matmul.cu share: one row of a matrix times one row of activations, by one warp.
 #pragma once
+#include "codebook_types.cuh"
 #include "float_types.cuh"
-#include "quant_types.cuh"
 
 namespace {
 

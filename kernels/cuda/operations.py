@@ -23,7 +23,7 @@ HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
 QUERY_ROWS = 64  # of a block of attention_prefill
 FACTS_BYTES, EXTENT_BYTES = 8, 8
 Ints = NDArray[np.int32]
-K_TYPES = (10, 11, 12, 13, 14)
+K_TYPES = (10, 11, 12, 13, 14, 23)  # blocks of 256 values, whose activations share one scale, too
 
 
 class Rows(NamedTuple):

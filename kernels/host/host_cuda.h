@@ -109,6 +109,17 @@ inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 32; i += 8) c += int(int8_t(a >> i)) * int(int8_t(b >> i));
   return c;
 }
+// Byte i of the result: the byte of a (0 .. 3) or b (4 .. 7) that bits 4i .. 4i + 2 of `select` name; bit 4i + 3 would
+// spread its sign.
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned select) {
+  const uint64_t bytes = uint64_t(b) << 32 | a;
+  unsigned out = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned which = select >> 4 * i, byte = unsigned(bytes >> 8 * (which & 7)) & 255;
+    out |= (which & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * i;
+  }
+  return out;
+}
 namespace host_cuda {
 template <class To, class From>
 inline To bits_of(From v) {

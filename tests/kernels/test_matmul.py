@@ -21,7 +21,18 @@ from numpy.typing import NDArray
 
 from kernels import _cpu
 from tests.support.guarded import guarded
-from tests.support.quantize import TYPES, block_elements, dequantize, quantize, random_blocks, row_bytes, type_id
+from tests.support.quantize import (
+    FLOAT_TYPES,
+    QUANT_BYTES,
+    TYPES,
+    block_elements,
+    dequantize,
+    magnitude,
+    quantize,
+    random_blocks,
+    row_bytes,
+    type_id,
+)
 
 
 class Kernels(NamedTuple):
@@ -44,12 +55,6 @@ def all_tiers() -> list[Any]:
 
 
 ALL_TIERS = all_tiers()
-FLOAT_TYPES = ("F32", "F16", "BF16")
-# Byte ranges of a block that hold quants; zeroing them leaves the offset that each weight is d * q away from.
-QUANT_BYTES = {
-    "Q4_0": [(2, 18)], "Q4_1": [(4, 20)], "Q5_0": [(2, 22)], "Q5_1": [(4, 24)], "Q8_0": [(2, 34)],
-    "Q2_K": [(16, 80)], "Q3_K": [(0, 96)], "Q4_K": [(16, 144)], "Q5_K": [(16, 176)], "Q6_K": [(0, 192)],
-}  # fmt: skip
 
 
 def shapes(name: str, emulated: bool) -> list[tuple[int, int]]:
@@ -63,16 +68,6 @@ def shapes(name: str, emulated: bool) -> list[tuple[int, int]]:
     return some[-2:-1] if emulated else some
 
 
-def magnitude(raw: NDArray[np.uint8], name: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    if name in FLOAT_TYPES:
-        return np.abs(weights)
-    offsets = raw.reshape(-1, row_bytes(name, block_elements(name))).copy()
-    for begin, end in QUANT_BYTES[name]:
-        offsets[:, begin:end] = 0
-    offset = dequantize(offsets.reshape(raw.shape), name).astype(np.float64)
-    return np.abs(weights) + 2 * np.abs(offset)
-
-
 def check(name: str, kernels: Kernels, raw: NDArray[np.uint8], cols: int, x: NDArray[np.float32]) -> None:
     rows = raw.shape[0]
     with guarded(raw) as memory:
@@ -80,7 +75,7 @@ def check(name: str, kernels: Kernels, raw: NDArray[np.uint8], cols: int, x: NDA
     weights = dequantize(raw, name).astype(np.float64)
     operand = kernels.module.quantized_activations(type_id(name), x, kernels.tier).astype(np.float64)
     sums = cols if name in FLOAT_TYPES else cols // block_elements(name)
-    bound = (sums + 16) * 2.0**-24 * (np.abs(operand) @ magnitude(raw, name, weights).T)
+    bound = (sums + 16) * 2.0**-24 * (np.abs(operand) @ magnitude(raw, name).T)
     error = np.abs(out - operand @ weights.T)
     assert (error <= bound).all(), (rows, cols, x.shape[0], float((error - bound).max()))
 

@@ -32,6 +32,7 @@ class Mutation:
 
 
 Q4_K, Q6_K = (("rows", f"matvec_{name}", f"matmul_{name}") for name in ("q4_k", "q6_k"))
+IQ4_XS, MXFP4 = (("rows", f"matvec_{name}", f"matmul_{name}") for name in ("iq4_xs", "mxfp4"))
 F16 = ("matvec_f16", "matmul_f16")
 MATRICES, EXPERTS, ROWS, ATTENTION = (f"test_{name}.py" for name in ("matrices", "experts", "rows", "attention"))
 PRODUCTS = "products and ascending and "
@@ -54,6 +55,33 @@ MUTATIONS = (
         Q6_K,
         MATRICES,
         PRODUCTS + "Q6_K",
+    ),
+    Mutation(
+        "a codebook is looked up by three bits of four",
+        "codebook_types.cuh",
+        "0x3210 | (nibbles & 0x8888) >> 1",
+        "0x3210",
+        MXFP4,
+        MATRICES,
+        PRODUCTS + "MXFP4",
+    ),
+    Mutation(
+        "unaligned blocks lose their last bytes",
+        "codebook_types.cuh",
+        "if (k < int(skew))",
+        "if (k + 1 < int(skew))",
+        MXFP4,
+        MATRICES,
+        PRODUCTS + "MXFP4",
+    ),
+    Mutation(
+        "IQ4_XS takes a scale's low bits only",
+        "codebook_types.cuh",
+        "low | (head >> (16 + 2 * slice) & 3) << 4",
+        "low | 32",
+        IQ4_XS,
+        MATRICES,
+        PRODUCTS + "IQ4_XS",
     ),
     Mutation(
         "the last partial step of a row is dropped",

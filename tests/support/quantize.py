@@ -2,7 +2,8 @@
 
 Plain rounding to the format's grid (no search for the best scale): the tests need valid blocks with all fields in
 use, not the smallest error. The simple types go through the `gguf` package, the K types are written here from the
-block layouts in kernels/cpu/quant_type.h. `dequantize` is the published one of the `gguf` package.
+block layouts in kernels/cpu/quant_type.h, the codebook types in quantize_codebook.py. `dequantize` is the published
+one of the `gguf` package.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.support.quantize_codebook import QUANTISERS, half, ratio
+
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 
-TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+TYPES = (
+    "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
+    "IQ4_NL", "IQ4_XS", "MXFP4",
+)  # fmt: skip
 FLOAT_TYPES = ("F32", "F16", "BF16")
 # Byte ranges of a block that hold quants; zeroing them leaves the offset that each weight is d * q away from.
 QUANT_BYTES = {
     "Q4_0": [(2, 18)], "Q4_1": [(4, 20)], "Q5_0": [(2, 22)], "Q5_1": [(4, 24)], "Q8_0": [(2, 34)],
     "Q2_K": [(16, 80)], "Q3_K": [(0, 96)], "Q4_K": [(16, 144)], "Q5_K": [(16, 176)], "Q6_K": [(0, 192)],
+    "IQ4_NL": [(2, 18)], "IQ4_XS": [(8, 136)], "MXFP4": [(1, 17)],
 }  # fmt: skip
 
 
@@ -51,9 +58,10 @@ def row_bytes(name: str, cols: int) -> int:
 def quantize(values: Floats, name: str) -> Bytes:
     """[rows, cols] float32 to [rows, row_bytes] raw blocks of type `name`."""
     values = np.ascontiguousarray(values, dtype=np.float32)
-    if name in _K_QUANTISERS:
+    quantiser = _K_QUANTISERS.get(name) or QUANTISERS.get(name)
+    if quantiser:
         rows = values.shape[0]
-        return _K_QUANTISERS[name](values.reshape(-1, 256)).reshape(rows, -1)
+        return quantiser(values.reshape(-1, block_elements(name))).reshape(rows, -1)
     raw = gguf.quants.quantize(values, gguf.GGMLQuantizationType[name])
     return np.ascontiguousarray(raw).view(np.uint8).reshape(values.shape[0], -1)
 
@@ -74,16 +82,6 @@ def random_blocks(name: str, rows: int, cols: int, rng: np.random.Generator) -> 
     return quantize((noise * spread + offset).reshape(rows, -1)[:, :cols], name)
 
 
-def _half(values: Floats) -> Bytes:
-    return values.astype(np.float16).reshape(-1, 1).view(np.uint8)
-
-
-def _ratio(values: Floats, scale: Floats) -> Floats:
-    return np.divide(
-        values, scale, out=np.zeros(np.broadcast_shapes(values.shape, scale.shape), np.float32), where=scale != 0
-    )
-
-
 def _rounded(values: Floats, low: int, high: int) -> NDArray[np.int32]:
     return np.clip(np.rint(values), low, high).astype(np.int32)
 
@@ -95,11 +93,11 @@ def _signed(
     x = values.reshape(-1, 256 // size, size)
     extreme = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)[..., 0]
     scale = -extreme / q_max
-    d = _half(np.abs(scale).max(-1, keepdims=True) / -scale_max)
+    d = half(np.abs(scale).max(-1, keepdims=True) / -scale_max)
     super_scale = d.view(np.float16).astype(np.float32)
-    scales = _rounded(_ratio(scale, super_scale), -scale_max, scale_max - 1)
+    scales = _rounded(ratio(scale, super_scale), -scale_max, scale_max - 1)
     step = (super_scale * scales)[..., None]
-    q = _rounded(_ratio(x, step), -q_max, q_max - 1)
+    q = _rounded(ratio(x, step), -q_max, q_max - 1)
     return d, scales, q.reshape(-1, 256)
 
 
@@ -110,11 +108,11 @@ def _offset(
     x = values.reshape(-1, 256 // size, size)
     low = np.minimum(x.min(-1), 0)
     scale = (x.max(-1) - low) / q_max
-    d, dmin = _half(scale.max(-1, keepdims=True) / scale_max), _half((-low).max(-1, keepdims=True) / scale_max)
+    d, dmin = half(scale.max(-1, keepdims=True) / scale_max), half((-low).max(-1, keepdims=True) / scale_max)
     super_scale, super_min = d.view(np.float16).astype(np.float32), dmin.view(np.float16).astype(np.float32)
-    scales = _rounded(_ratio(scale, super_scale), 0, scale_max)
-    mins = _rounded(_ratio(-low, super_min), 0, scale_max)
-    q = _rounded(_ratio(x + (super_min * mins)[..., None], (super_scale * scales)[..., None]), 0, q_max)
+    scales = _rounded(ratio(scale, super_scale), 0, scale_max)
+    mins = _rounded(ratio(-low, super_min), 0, scale_max)
+    q = _rounded(ratio(x + (super_min * mins)[..., None], (super_scale * scales)[..., None]), 0, q_max)
     return d, dmin, scales, mins, q.reshape(-1, 256)
 
 

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from engine.gguf import GGUFFile, QuantType
 from tests.support.gguf_writer import GGUFBuilder
-from tests.support.quantize import quantize
+from tests.support.quantize import TYPES, quantize
 
-TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
 FAMILIES = ("llama", "qwen2", "qwen3", "qwen3moe", "mixtral")  # mixtral: architecture llama, with experts
 
 # mix -> (general.file_type, type, better type of attn_v, ffn_down and the output). A type's own name is a mix, too.
@@ -35,10 +34,13 @@ _MIXES = {
     "Q4_K_M": (15, "Q4_K", "Q6_K"),
     "Q5_K_M": (17, "Q5_K", "Q6_K"),
     "Q4_1_M": (3, "Q4_1", "Q8_0"),  # as the starter model
+    "IQ4_XS_M": (30, "IQ4_XS", "Q6_K"),
+    "IQ4_NL_M": (25, "IQ4_NL", "Q5_K"),
+    "MXFP4_M": (38, "MXFP4", "Q8_0"),
 }
 _FILE_TYPES = {
     "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 11, "Q4_K": 14,
-    "Q5_K": 16, "Q6_K": 18, "BF16": 32,
+    "Q5_K": 16, "Q6_K": 18, "BF16": 32, "IQ4_NL": 25, "IQ4_XS": 30, "MXFP4": 38,
 }  # fmt: skip
 MIXES = (*TYPES, *_MIXES, "all")
 

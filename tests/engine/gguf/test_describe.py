@@ -67,13 +67,13 @@ def test_types_that_the_kernels_do_not_know(starter_model: Path, tmp_path: Path)
     builder = tiny_model_builder(TinyModel("llama", "Q8_0"), starter_model)
     for tensor in builder.tensors:
         if tensor.name == b"blk.1.ffn_up.weight":
-            tensor.type_id, tensor.data = QuantType.MXFP4, bytes(512 * 256 // 32 * 17)
+            tensor.type_id, tensor.data = QuantType.NVFP4, bytes(512 * 256 // 64 * 36)
         if tensor.name == b"blk.1.ffn_gate.weight":
             tensor.type_id = 99
     description = describe(builder.write(tmp_path / "m.gguf"))
     assert description.engine == "compatibility"
     assert "unsupported type 99" in description.engine_reason or "unsupported type 99" in " ".join(description.notes)
-    assert {row.type: row.native for row in description.types}["MXFP4"] is False
+    assert {row.type: row.native for row in description.types}["NVFP4"] is False
     assert "unsupported type 99" in to_text(description)
 
 
