@@ -12,11 +12,13 @@ import functools
 import importlib
 import importlib.util
 import logging
+import os
 import sys
 import threading
 import types
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 log = logging.getLogger("llama.cpp")
@@ -31,6 +33,7 @@ def llama() -> Any:
     """The ctypes module `llama_cpp.llama_cpp`, with the library initialised and its log routed."""
     module = _import_declarations()
     _route_log(module)
+    _load_backends(module)
     module.llama_backend_init()
     return module
 
@@ -60,6 +63,19 @@ def _import_declarations() -> types.ModuleType:
     finally:
         # A later `import llama_cpp` by someone else finds the real package, with this submodule already loaded.
         del sys.modules[name]
+
+
+def _load_backends(module: Any) -> None:
+    """Where the processor's backend is a library of its own, as in the bundle, llama.cpp must be told where it lies.
+
+    One that this processor cannot run is left alone: vocabularies need none, only models do.
+    """
+    folder = Path(module.__file__).parent / "lib"
+    # The same handle as llama.cpp's own: a second copy of the library would have a register of its own.
+    library = ctypes.CDLL(str(folder / "ggml.dll")) if sys.platform == "win32" else module._lib
+    library.ggml_backend_reg_count.restype = ctypes.c_size_t
+    if library.ggml_backend_reg_count() == 0:
+        library.ggml_backend_load_all_from_path(os.fsencode(folder))
 
 
 class _LogRouter:

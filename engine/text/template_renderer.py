@@ -8,10 +8,10 @@ import functools
 import json
 import struct
 import subprocess
-import sys
 import threading
 from typing import Any
 
+from engine.child_process import child_command
 from engine.errors import TemplateError
 
 MAX_WALL_SECONDS = 6.0
@@ -73,9 +73,11 @@ class TemplateRenderer:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self._end()
-            command = [sys.executable, "-P", "-m", "engine.text.template_worker"]
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                child_command("engine.text.template_worker"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
             )
         return self._process
 

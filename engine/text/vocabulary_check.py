@@ -11,11 +11,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import engine.errors
+from engine.child_process import child_command
 from engine.errors import FormatError
 from engine.gguf.shard import Shard
 from engine.hub.folders import cache_folder
@@ -72,7 +72,7 @@ def _remember(record: Path, error: dict[str, str]) -> None:
 
 
 def _run_child(path: Path) -> dict[str, str]:
-    command = [sys.executable, "-P", "-m", "engine.text.vocabulary_child", os.fspath(path)]
+    command = child_command("engine.text.vocabulary_child", os.fspath(path))
     try:
         child = subprocess.run(
             command,

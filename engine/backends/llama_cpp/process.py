@@ -8,10 +8,10 @@ import pickle
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 
+from engine.child_process import child_command
 from engine.messages import Command, Event
 
 from .framing import MessageWriter, receive
@@ -30,7 +30,7 @@ class ChildProcess:
         self.events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "engine.backends.llama_cpp"],
+            child_command("engine.backends.llama_cpp"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output,
