@@ -6,13 +6,17 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.environment import DataFolder
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the process's exit status."""
-    from app.arguments import parser
+    from app.arguments import parse
 
-    options = parser().parse_args(arguments)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
     match options.command:
         case "chat":
             from app.commands.chat import run
@@ -34,15 +38,34 @@ def main(arguments: list[str] | None = None) -> int:
             from app.commands.doctor import run
 
             return run(options)
-    from app.environment import has_display
+        case "smoke":
+            from app.commands.smoke import run
 
+            return run(options)
+    from app.environment import DataFolder, has_display
+
+    folder = DataFolder(options.data_dir) if options.data_dir is not None else DataFolder.default()
     if not has_display():
         from app.terminal import run_without_display
 
-        return run_without_display(options.data_dir)
-    from app.window import run_window
+        return run_without_display(folder, options.open)
+    return _run_window(folder, options.open)
 
-    return run_window(options.data_dir)
+
+def _run_window(folder: DataFolder, model: Path | None) -> int:
+    """The window; what prevents it is shown by other means, and logged."""
+    try:
+        from app.start_error import check_libraries, check_processor
+
+        check_processor()
+        check_libraries()
+        from app.window import run_window
+
+        return run_window(folder, model)
+    except Exception as error:
+        from app.start_error import report
+
+        return report(error, folder.logs)
 
 
 def run_process() -> int:

@@ -7,12 +7,25 @@ from pathlib import Path
 
 from engine.placement.arguments import add_arguments as plan_arguments
 
+COMMANDS = ("chat", "info", "bench", "plan", "doctor", "smoke")
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options; `tessera FILE`, as a double click on a model starts it, is `tessera --open FILE`."""
+    top = parser()
+    if arguments and not arguments[-1].startswith("-") and arguments[-1].lower().endswith(".gguf"):
+        command = next((one for one in arguments[:-1] if one in COMMANDS), None)
+        if command is None and "--open" not in arguments:
+            arguments = [*arguments[:-1], "--open", arguments[-1]]
+    return top.parse_args(arguments)
+
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tessera", description="Run language models larger than your graphics card. Without a command: the window."
     )
     top.add_argument("--data-dir", type=Path, metavar="DIR", help="keep conversations and settings here")
+    top.add_argument("--open", type=Path, metavar="FILE", help="open the window with this model; FILE alone does too")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     _chat(commands.add_parser("chat", help="answer in the terminal"))
     info = commands.add_parser("info", help="show what a model file holds and which engine runs it")
@@ -20,6 +33,8 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="for programs")
     _bench(commands.add_parser("bench", help="measure a model's speed on this computer"))
     plan_arguments(commands.add_parser("plan", help="show what would go where on a computer, and how fast it would be"))
+    smoke = commands.add_parser("smoke", help="open the window, load the starter model, ask, and end: does it work?")
+    smoke.add_argument("model", nargs="?", type=Path, metavar="MODEL", help="a GGUF file in place of the starter model")
     commands.add_parser("doctor", help="check this computer: what is here, what is missing, how to get it")
     return top
 

@@ -1,4 +1,4 @@
-"""Where icons, fonts, stylesheets and translations lie."""
+"""Where icons, fonts, stylesheets and translations lie, and the starter model of an installation."""
 
 from __future__ import annotations
 
@@ -9,3 +9,4 @@ FONTS = FOLDER / "fonts"
 ICONS = FOLDER / "icons"
 STYLESHEET = FOLDER / "stylesheets" / "tessera.qss"
 TRANSLATIONS = FOLDER / "translations"
+BUNDLED_MODELS = FOLDER.parent / "models"  # only in the bundle

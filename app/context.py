@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.background import Background, MainThread
 from app.chat.answers import Answers
@@ -16,8 +16,9 @@ from app.chat.session import ChatSession
 from app.chat.summaries import Summaries
 from app.chat.titles import Titles
 from app.crash import CrashHandler
+from app.draft import Draft
 from app.engine_client import Arrival, EngineClient, EngineFactory, make_engine
-from app.environment import DataFolder
+from app.environment import DataFolder, use_activation_token
 from app.garbage import GarbageCollection
 from app.library.library_controller import LibraryController
 from app.main_window import MainWindow
@@ -92,7 +93,9 @@ class AppContext(QObject):
             ConversationSearch(self.store, self.conversations, self),
             self.background,
             self.presets,
+            folder.logs,
         )
+        self.draft = Draft(self.window.chat_page.composer, self.store, folder.draft, self)
         self.summaries = Summaries(self.client, self.session, self.models, self.problems)
         self.window.chat_page.remedies.summarise_requested.connect(self.summaries.summarise)
         self.telemetry.updated.connect(self._watch_machine)
@@ -111,8 +114,9 @@ class AppContext(QObject):
         self._started = True
         self.store.start()
         self.conversations.load()
+        self.draft.start()
         self.client.start()
-        self.models.start()
+        self.models.start(after_crash=self.crash_handler.crashed_before)
         self.telemetry.start()
         self.background.run_in_background(_warm_up)
         if unread := [*self.settings.problems, *filter(None, [self.presets.problem])]:
@@ -121,16 +125,26 @@ class AppContext(QObject):
             self._tell_crash()
         self.garbage.freeze()
 
+    def second_start(self, model: str, token: str) -> None:
+        """Tessera was started again: show this window, with the model that was double-clicked."""
+        use_activation_token(token)
+        self.window.bring_to_front()
+        if model:
+            self.window.show_page("chat")
+            self.models.load(model)
+
     def close(self) -> None:
         """End the engine, save everything. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
         self.crash_handler.on_exception = None
+        self.models.close()
         self.library.close()
         self.telemetry.close()
         self.client.close()
         if self._started:
+            self.draft.save()
             self.store.close()
         self.main_thread.close()
         self.garbage.stop()
@@ -157,13 +171,38 @@ class AppContext(QObject):
             self.own_machine.watch(self.telemetry.snapshot)
 
     def _tell_crash(self) -> None:
+        save = Action(tr("Save a report…"), self._ask_report, keeps_open=True)
         self.problems.show(
             Problem(
                 "crashed-before",
                 tr("Tessera crashed the last time."),
-                tr("What is known was written to {path}.", path=self.crash_handler.last_native_log),
-                tr("Your conversations are saved. Please report it together with that file."),
+                tr("Your conversations and what you were writing are here. Nothing was sent to anybody."),
+                tr("A report holds what is known of the crash and of this computer, and no words of yours."),
+                (save,),
             )
+        )
+
+    def _ask_report(self) -> None:
+        name, _ = QFileDialog.getSaveFileName(self.window, tr("Save a report"), "tessera-crash.txt", "*.txt")
+        if name:
+            self.save_report(Path(name))
+
+    def save_report(self, path: Path) -> None:
+        """Write the crash report to `path`, in the background; what fails is shown."""
+        handler, models_folder = self.crash_handler, self.models.models_folder
+
+        def write() -> None:
+            from app.crash_report import make_report
+            from engine.telemetry.doctor import run_checks, version
+
+            checks = [(check.name, check.found) for check in run_checks(models_folder, has_display=True)]
+            text = make_report(handler.log_file, handler.last_native_log, checks, version())
+            path.write_text(text, encoding="utf-8")
+
+        self.background.run_in_background(
+            write,
+            lambda _: self.window.toast.show_text(tr("The report was saved.")),
+            lambda error: self.problems.show(Problem.from_exception("report", error)),
         )
 
     def _settings_unsaved(self, error: Exception) -> None:

@@ -34,6 +34,35 @@ def _has_x11() -> bool:
     return not failed
 
 
+def wants_wayland() -> bool:
+    """Whether Qt would try Wayland first."""
+    return _has_wayland() and os.environ.get("XDG_SESSION_TYPE", "wayland") == "wayland"
+
+
+def platform_is_chosen() -> bool:
+    """The owner, or a test, says by which plugin Qt shows its windows."""
+    return bool(os.environ.get("QT_QPA_PLATFORM"))
+
+
+def activation_token() -> str:
+    """What the desktop gave this process so that a window may come to the front on its behalf (Wayland)."""
+    return os.environ.get("XDG_ACTIVATION_TOKEN", "")
+
+
+def use_activation_token(token: str) -> None:
+    """Qt reads it from the environment when it next raises a window."""
+    os.environ["XDG_ACTIVATION_TOKEN"] = token
+
+
+def leave_bundle_libraries() -> None:
+    """Programs that are started from here get the system's libraries, not the bundle's, whose start set this."""
+    original = os.environ.pop("LD_LIBRARY_PATH_ORIG", None)
+    if original is None:
+        os.environ.pop("LD_LIBRARY_PATH", None)
+    else:
+        os.environ["LD_LIBRARY_PATH"] = original
+
+
 @dataclass(frozen=True, slots=True)
 class DataFolder:
     """Everything the application writes lives under `root`; models may be kept elsewhere by a setting."""
@@ -63,13 +92,23 @@ class DataFolder:
         return self.root / "logs"
 
     @property
+    def draft(self) -> Path:
+        """What was typed and not sent."""
+        return self.root / "draft.txt"
+
+    @property
     def models(self) -> Path:
         return self.root / "models"
 
     @property
     def load_marker(self) -> Path:
-        """Exists while a model is being loaded: one that took the process down is not loaded unasked again."""
+        """Exists while a model is loaded, or being loaded: one that took the process down is known by it."""
         return self.root / "loading.json"
+
+    @property
+    def crash_record(self) -> Path:
+        """How often each model was there when the process crashed."""
+        return self.root / "crashes.json"
 
     def create(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)

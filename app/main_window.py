@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QUrl, Signal
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QKeySequence, QPaintEvent, QResizeEvent, QShortcut
@@ -36,7 +38,11 @@ from app.toast import Toast
 from app.translation import tr
 from app.window_commands import WindowCommand
 
+if TYPE_CHECKING:
+    from app.help.help_page import HelpPage
+
 SIDEBAR_MINIMUM = 190
+BEHIND_SETTINGS = ("doctor", "logs")  # pages that are reached from the settings
 NARROW = 680  # pixels; below, the sidebar makes room for the conversation
 
 
@@ -58,6 +64,7 @@ class MainWindow(QMainWindow):
         search: ConversationSearch,
         background: Background,
         presets: Presets,
+        logs: Path,
     ) -> None:
         super().__init__()
         self.setWindowTitle("Tessera")
@@ -73,6 +80,8 @@ class MainWindow(QMainWindow):
         self._telemetry = telemetry
         self._progress = ""
         self._search = search
+        self._background = background
+        self._logs = logs
         self._actions = ConversationActions(self, conversations, background, problems)
         self._painted = False
         self._was_narrow = False
@@ -103,7 +112,8 @@ class MainWindow(QMainWindow):
         self.add_page("chat", tr("Chat"), "chat", lambda: self.chat_page)
         self.add_page("library", tr("Library"), "library", self._make_library)
         self.add_page("memory", tr("Memory"), "memory", self._make_memory)
-        self.add_page("preferences", tr("Settings"), "settings", lambda: PreferencesPage(theme, settings, models))
+        self.add_page("preferences", tr("Settings"), "settings", self._make_preferences)
+        self._page_factories |= {"doctor": self._make_doctor, "logs": self._make_logs}
         self.sidebar.finish_pages()
         self.notifications = Notifications(self, theme, settings)
         self.commands = self._make_commands()
@@ -126,7 +136,7 @@ class MainWindow(QMainWindow):
 
     def show_page(self, key: str) -> None:
         self.stack.setCurrentWidget(self.page(key))
-        self.sidebar.show_page(key)
+        self.sidebar.show_page("preferences" if key in BEHIND_SETTINGS else key)
 
     def _make_library(self) -> QWidget:
         from app.library.library_page import LibraryPage
@@ -146,6 +156,25 @@ class MainWindow(QMainWindow):
         from app.placement.placement_page import PlacementPage
 
         return PlacementPage(self._theme, self._placement, self._models, self._telemetry)
+
+    def _make_preferences(self) -> QWidget:
+        page = PreferencesPage(self._theme, self._settings, self._models)
+        page.page_requested.connect(self.show_page)
+        return page
+
+    def _make_doctor(self) -> QWidget:
+        from app.help.doctor_page import DoctorPage
+
+        return self._behind_settings(DoctorPage(self._theme, self._background, self._models.models_folder))
+
+    def _make_logs(self) -> QWidget:
+        from app.help.logs_page import LogsPage
+
+        return self._behind_settings(LogsPage(self._theme, self._background, self._logs))
+
+    def _behind_settings(self, page: HelpPage) -> QWidget:
+        page.back_requested.connect(lambda: self.show_page("preferences"))
+        return page
 
     def _connect(self) -> None:
         conversations, session, sidebar = self._conversations, self._session, self.sidebar
@@ -194,6 +223,8 @@ class MainWindow(QMainWindow):
             WindowCommand(tr("Smaller text"), "Ctrl+-", lambda: self._change_text_size(-1)),
             WindowCommand(tr("Light or dark theme"), "Ctrl+Shift+T", self._switch_theme),
             WindowCommand(tr("Keyboard shortcuts"), "F1", self.show_shortcuts),
+            WindowCommand(tr("Check of this computer"), "", lambda: self.show_page("doctor")),
+            WindowCommand(tr("Logs"), "", lambda: self.show_page("logs")),
             WindowCommand(tr("Import conversations…"), "", lambda: self._actions.run_for_all("import")),
             WindowCommand(tr("Export all conversations…"), "", lambda: self._actions.run_for_all("export_all")),
             WindowCommand(tr("Trash…"), "", lambda: self._actions.run_for_all("trash")),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -11,7 +9,8 @@ from PySide6.QtCore import QObject, Signal
 from app.background import Background
 from app.engine_client import EngineClient
 from app.environment import DataFolder
-from app.model_files import ModelFile, find_models
+from app.model_crashes import ModelCrashes
+from app.model_files import ModelFile, available_models
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
 from app.translation import engine_text, tr
@@ -59,6 +58,7 @@ class ModelController(QObject):
         self._folder = folder
         self._background = background
         self._problems = problems
+        self.crashes = ModelCrashes(folder)
 
     @property
     def models_folder(self) -> Path:
@@ -70,10 +70,16 @@ class ModelController(QObject):
         """A prompt sent now will be answered: a model is loaded, or on its way."""
         return self.info is not None or self.loading_path is not None
 
-    def start(self) -> None:
-        """Find the models, and load the last one (or the only one there is)."""
-        crashed = self._take_load_marker()
-        self.refresh(lambda: self._load_at_start(crashed))
+    def start(self, after_crash: bool = False) -> None:
+        """Find the models, and load the last one (or the only one there is); after a crash, wait to be asked."""
+        self.crashes.note_start(after_crash)
+        self.refresh(lambda: self._load_at_start(after_crash))
+
+    def close(self) -> None:
+        """In good order: what ran is cleared of suspicion."""
+        if self.info is not None:
+            self.crashes.forgive(self.info.path)
+        self.crashes.left()
 
     def refresh(self, then: object = None) -> None:
         folder = self.models_folder
@@ -84,7 +90,7 @@ class ModelController(QObject):
             if callable(then):
                 then()
 
-        self._background.run_in_background(lambda: find_models(folder), done)
+        self._background.run_in_background(lambda: available_models(folder), done)
 
     def load(self, path: Path | str) -> None:
         settings = self._settings
@@ -97,7 +103,7 @@ class ModelController(QObject):
         )
         self.loading_path, self.loading_fraction, self.loading_stage = str(path), 0.0, ""
         self._problems.clear(PROBLEM)
-        self._write_load_marker(str(path))
+        self.crashes.loading(str(path))
         self._client.send(LoadModel(str(path), options))
         self.changed.emit()
 
@@ -128,13 +134,14 @@ class ModelController(QObject):
             case ModelLoaded(info=info):
                 self.loading_path = None
                 self.info = info
-                self._remove_load_marker()
+                self.crashes.loaded(info.path)
                 self._settings.set("last_model", info.path)
                 self._show_warnings(info)
             case ModelLoadFailed():
                 self._load_failed(event)
             case ModelUnloaded():
                 self.info = None
+                self.crashes.left()
             case EngineStopped():
                 self._last_path = self.info.path if self.info is not None else self.loading_path
                 self.info = self.loading_path = None
@@ -144,9 +151,11 @@ class ModelController(QObject):
 
     def _load_failed(self, event: ModelLoadFailed) -> None:
         self.loading_path = None
-        self._remove_load_marker()
+        self.crashes.left()
         if event.still_loaded is None:
             self.info = None
+        elif self.info is not None:
+            self.crashes.loaded(self.info.path)
         path = event.path
         again = Action(tr("Try again"), lambda: self.load(path), primary=True)
         self._problems.show(Problem.from_info(PROBLEM, event.error, (again,)))
@@ -157,18 +166,18 @@ class ModelController(QObject):
 
     # --- what happens at start ---
 
-    def _load_at_start(self, crashed: str | None) -> None:
+    def _load_at_start(self, after_crash: bool) -> None:
         if self.is_usable:  # chosen by hand meanwhile
             return
         path = self._path_at_start()
         if path is None:
             return
-        if crashed is not None and Path(crashed) == path:
+        if why := self._why_not(path, after_crash):
             again = Action(tr("Load it anyway"), lambda: self.load(path), primary=True)
             self._problems.show(
                 Problem(
                     PROBLEM,
-                    tr("Tessera ended while it was loading {name}.", name=path.name),
+                    why,
                     tr("The model was not loaded again on its own."),
                     tr("Load it anyway, or choose another model."),
                     (again,),
@@ -177,26 +186,17 @@ class ModelController(QObject):
             return
         self.load(path)
 
+    def _why_not(self, path: Path, after_crash: bool) -> str:
+        """Why this model is not loaded unasked, or an empty string."""
+        crashes, name = self.crashes, path.name
+        if crashes.is_marked(path):
+            return tr("Tessera has crashed {count} times with {name}.", count=crashes.count(path), name=name)
+        if crashes.was_loading and crashes.previous == str(path):
+            return tr("Tessera ended while it was loading {name}.", name=name)
+        return tr("Tessera crashed while {name} was loaded.", name=name) if after_crash else ""
+
     def _path_at_start(self) -> Path | None:
         last = self._settings["last_model"]
         if last and Path(last).is_file():
             return Path(last)
         return self.models[0].path if self.models else None
-
-    def _write_load_marker(self, path: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk costs the safeguard, not the model
-            self._folder.load_marker.write_text(json.dumps({"path": path}), encoding="utf-8")
-
-    def _remove_load_marker(self) -> None:
-        with contextlib.suppress(OSError):
-            self._folder.load_marker.unlink(missing_ok=True)
-
-    def _take_load_marker(self) -> str | None:
-        """The model that was being loaded when the process last ended, if it was."""
-        try:
-            stored = json.loads(self._folder.load_marker.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        self._remove_load_marker()
-        path = stored.get("path") if isinstance(stored, dict) else None
-        return path if isinstance(path, str) else None

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.assets import BUNDLED_MODELS
+
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _QUANTIZATION = re.compile(
     r"[-_.]((?:UD-)?I?Q\d(?:_[0-9A-Z]{1,3}){0,2}|B?F16|F32|MXFP4(?:_MOE)?|TQ\d_\d)(?=[-_.]|$)", re.IGNORECASE
@@ -30,6 +32,13 @@ class ModelFile:
     def quantization(self) -> str:
         found = _QUANTIZATION.search(_SPLIT.sub("", self.path.name).removesuffix(".gguf"))
         return found.group(1).upper() if found else ""
+
+
+def available_models(folder: Path) -> list[ModelFile]:
+    """The models in `folder`, and those that came with the installation and have no copy there."""
+    found = find_models(folder)
+    names = {model.path.name for model in found}
+    return found + [model for model in find_models(BUNDLED_MODELS) if model.path.name not in names]
 
 
 def find_models(folder: Path) -> list[ModelFile]:

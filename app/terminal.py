@@ -6,7 +6,7 @@ import queue
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from app.answer_line import facts_line
 from engine.messages import (
@@ -30,6 +30,9 @@ from engine.messages import (
     SamplingParams,
     TokenEvent,
 )
+
+if TYPE_CHECKING:
+    from app.environment import DataFolder
 
 PROMPT = "\n> "
 
@@ -174,19 +177,19 @@ class Terminal:
         print(f"Error: {words}", file=self._err, flush=True)
 
 
-def run_without_display(data_folder: Path | None) -> int:
-    """The window cannot open: say so, and converse with the model that would have been selected."""
-    from app.environment import DataFolder
-    from app.model_files import find_models
+def run_without_display(folder: DataFolder, chosen: Path | None = None) -> int:
+    """The window cannot open: say so, and converse with `chosen` or the model that would have been selected."""
+    from app.model_files import available_models
     from app.settings.values import Settings
 
-    folder = DataFolder(data_folder) if data_folder is not None else DataFolder.default()
     settings = Settings(folder.settings)
     print("There is no display, so the window cannot open. Chatting here instead.", file=sys.stderr)
     models_folder = Path(settings["models_folder"]) if settings["models_folder"] else folder.models
     last = Path(settings["last_model"]) if settings["last_model"] else None
-    found = find_models(models_folder)
-    model = last if last is not None and last.is_file() else (found[0].path if found else None)
+    found = available_models(models_folder)
+    model = chosen
+    if model is None:
+        model = last if last is not None and last.is_file() else (found[0].path if found else None)
     if model is None:
         print(f"No model was found in {models_folder}. Put a GGUF file there.", file=sys.stderr)
         return 1

@@ -5,43 +5,53 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.environment import DataFolder
+from app.start_error import StartError
+from app.translation import tr
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QApplication
 
 
-def run_window(data_folder: Path | None) -> int:
-    """Show the window; returns the exit status once it is closed."""
+def make_application() -> QApplication:
     from app.none_guard import hold_singletons
 
     hold_singletons()
     from PySide6.QtWidgets import QApplication, QStyleFactory
 
+    QApplication.setApplicationName("Tessera")
+    QApplication.setDesktopFileName("tessera")
+    application = QApplication([])
+    application.setStyle(QStyleFactory.create("Fusion"))
+    return application
+
+
+def run_window(folder: DataFolder, model: Path | None = None) -> int:
+    """Show the window, with `model` if one is given; returns the exit status once it is closed."""
+    application = make_application()
     from app.context import AppContext
     from app.crash import CrashHandler, install_qt_messages
     from app.single_instance import SingleInstance
 
-    QApplication.setApplicationName("Tessera")
-    QApplication.setDesktopFileName("tessera")
-    application = QApplication([])
-    folder = DataFolder(data_folder) if data_folder is not None else DataFolder.default()
     try:
         folder.create()
     except OSError as error:
-        _tell_no_folder(folder, error)
-        return 1
+        raise _no_folder(folder, error) from error
     instance = SingleInstance(folder)
     if not instance.acquire():
-        shown = instance.call_the_first()
-        print(
-            "Tessera is running already" + (": its window was brought to the front." if shown else "."), file=sys.stderr
-        )
-        return 0 if shown else 1
+        if not instance.call_the_first(model):
+            raise _no_answer()
+        print("Tessera is running already: its window was brought to the front.", file=sys.stderr)
+        return 0
     crash_handler = CrashHandler(folder.logs)
     crash_handler.install()
     install_qt_messages()
-    application.setStyle(QStyleFactory.create("Fusion"))
     context = AppContext(application, folder, crash_handler)
-    context.window.first_painted.connect(lambda: instance.listen(context.window.bring_to_front))
+    if model is not None:
+        context.models.load(model.resolve())
+    context.window.first_painted.connect(lambda: instance.listen(context.second_start))
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's handler would wait for Qt; all that was said is stored
     context.window.show()
     try:
@@ -52,17 +62,15 @@ def run_window(data_folder: Path | None) -> int:
         crash_handler.uninstall()
 
 
-def _tell_no_folder(folder: DataFolder, error: OSError) -> None:
-    """In a window too: whoever started from an icon sees no terminal."""
-    from PySide6.QtCore import Qt
-    from PySide6.QtWidgets import QMessageBox
+def _no_folder(folder: DataFolder, error: OSError) -> StartError:
+    return StartError(
+        tr("The folder {path} cannot be used: {error}.", path=folder.root, error=error.strerror or error),
+        tr("Check the free space and the permissions of {path}.", path=folder.root.parent),
+    )
 
-    from app.translation import tr
 
-    text = tr("The folder {path} cannot be used: {error}.", path=folder.root, error=error.strerror or error)
-    remedy = tr("Check the free space and the permissions of {path}.", path=folder.root.parent)
-    print(text, remedy, file=sys.stderr, flush=True)
-    box = QMessageBox(QMessageBox.Icon.Critical, "Tessera", text)
-    box.setTextFormat(Qt.TextFormat.PlainText)
-    box.setInformativeText(remedy)
-    box.exec()
+def _no_answer() -> StartError:
+    return StartError(
+        tr("Tessera is running already, but its window does not answer."),
+        tr("Wait a moment, or end the process “tessera”, then start it again."),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QFileDialog,
     QFrame,
@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.model_controller import ModelController
+from app.preferences.link_row import LinkRow
 from app.preferences.setting_row import SettingRow
 from app.settings.table import SETTINGS
 from app.settings.values import Settings
@@ -31,6 +32,8 @@ PAGE_WIDTH = 720
 
 
 class PreferencesPage(QScrollArea):
+    page_requested = Signal(str)
+
     def __init__(self, theme: Theme, settings: Settings, models: ModelController) -> None:
         super().__init__()
         self.setObjectName("page")
@@ -41,6 +44,7 @@ class PreferencesPage(QScrollArea):
         self._models = models
         self._theme = theme
         self.rows: dict[str, SettingRow] = {}
+        self.links: dict[str, LinkRow] = {}
         self._groups: list[tuple[QLabel, QFrame, list[str]]] = []
         body = QWidget(self)
         body.setObjectName("pageBody")
@@ -56,6 +60,7 @@ class PreferencesPage(QScrollArea):
         layout.addWidget(self.message)
         for group in dict.fromkeys(setting.group for setting in SETTINGS if setting.shown):
             self._add_group(layout, group)
+        self._add_help(layout)
         self.nothing = QLabel(tr("No setting has these words."), body)
         self.nothing.setObjectName("emptyText")
         self.nothing.hide()
@@ -118,6 +123,29 @@ class PreferencesPage(QScrollArea):
         layout.addWidget(card)
         self._groups.append((heading, card, names))
 
+    def _add_help(self, layout: QVBoxLayout) -> None:
+        """Ways to the pages behind this one, as a group like the others."""
+        heading = QLabel(tr("Help"), self)
+        heading.setObjectName("groupTitle")
+        heading.setContentsMargins(0, 14, 0, 0)
+        layout.addWidget(heading)
+        card = QFrame(self)
+        card.setObjectName("card")
+        rows = QVBoxLayout(card)
+        rows.setContentsMargins(0, 0, 0, 0)
+        rows.setSpacing(0)
+        for key, title, words in (
+            ("doctor", tr("Check of this computer"), tr("What is here, what is missing, and how to get it.")),
+            ("logs", tr("Logs"), tr("What happened, to read or to copy without paths.")),
+        ):
+            row = LinkRow(title, words, card)
+            row.has_line = bool(self.links)
+            row.clicked.connect(lambda key=key: self.page_requested.emit(key))
+            self.links[key] = row
+            rows.addWidget(row)
+        layout.addWidget(card)
+        self._help = (heading, card)
+
     # --- changes ---
 
     def _changed(self, name: str, value: object) -> None:
@@ -154,7 +182,13 @@ class PreferencesPage(QScrollArea):
             heading.setVisible(bool(shown))
             card.setVisible(bool(shown))
             found = found or bool(shown)
-        self.nothing.setVisible(not found)
+        linked = [row for row in self.links.values() if all(word in row.words for word in words)]
+        for row in self.links.values():
+            row.setVisible(row in linked)
+            row.has_line = row is not linked[0] if linked else False
+        for part in self._help:
+            part.setVisible(bool(linked))
+        self.nothing.setVisible(not found and not linked)
 
     # --- all of them ---
 

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
+from engine.child_process import is_bundled
 from engine.runtime.devices.cuda.find import find_card
 from engine.telemetry.gpus import GPUReport, read_gpus
 
@@ -31,6 +32,14 @@ class Check:
     health: Health
     found: str
     remedy: str = ""
+
+
+def version() -> str:
+    """Tessera's own."""
+    try:
+        return importlib.metadata.version("tessera")
+    except importlib.metadata.PackageNotFoundError:
+        return "from source"
 
 
 def run_checks(models_folder: Path, *, has_display: bool) -> list[Check]:
@@ -120,6 +129,7 @@ def _disk(models_folder: Path) -> Iterator[Check]:
 
 
 def _python() -> Iterator[Check]:
+    yield Check("Tessera", Health.GOOD, version() + (", bundle" if is_bundled() else ""))
     yield Check("System", Health.GOOD, f"{platform.platform()}, Python {platform.python_version()}")
 
 
@@ -139,7 +149,8 @@ def _packages() -> Iterator[Check]:
         try:
             yield Check(name, Health.GOOD, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            yield Check(name, Health.BROKEN, f"Missing; needed for {purpose}.", f"pip install {name}")
+            remedy = "Install Tessera again." if is_bundled() else f"pip install {name}"
+            yield Check(name, Health.BROKEN, f"Missing; needed for {purpose}.", remedy)
 
 
 def _display(has_display: bool) -> Iterator[Check]:

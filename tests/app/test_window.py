@@ -153,8 +153,8 @@ def test_a_deleted_conversation_comes_back_with_undo(app, qtbot):
 def test_the_model_that_took_the_process_down_is_not_loaded_again(start, qtbot, data_folder):
     first = start()
     loaded = first.context.models.info.path
-    first.context.models._write_load_marker(loaded)
     first.context.close()
+    first.context.models.crashes.loading(loaded)
     second = start(wait_for_model=False)
     qtbot.waitUntil(lambda: bool(second.page.problem_stack.cards))
     assert not any(isinstance(command, LoadModel) for command in second.engine.commands)
@@ -215,7 +215,7 @@ def test_a_long_paste_becomes_an_attachment(app, qtbot):
 
 def test_settings_and_markers_that_cannot_be_written_stop_nothing(app, qtbot, data_folder, tmp_path):
     data_folder.settings.with_suffix(".json.part").mkdir()
-    data_folder.load_marker.mkdir()
+    data_folder.load_marker.with_suffix(".json.part").mkdir()
     app.context.models.load(tmp_path / "other.gguf")
     qtbot.waitUntil(lambda: app.context.models.loading_path is None)
     app.context.settings.set("threads", 2)

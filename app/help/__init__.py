@@ -1,0 +1,1 @@
+"""Pages behind the settings: the check of this computer and the logs."""
