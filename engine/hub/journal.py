@@ -21,7 +21,10 @@ CLOCK_TOLERANCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file on the hub at one commit. `size` in bytes; `sha256` is empty where the hub does not give one."""
+    """A file on the hub at one commit. `size` in bytes; `sha256` is empty where the hub does not give one.
+
+    Without a revision it lies on a plain file server, in the folder `repository`.
+    """
 
     repository: str
     revision: str

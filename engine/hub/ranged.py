@@ -93,6 +93,8 @@ class RangeRead:
 
 def file_url(connection: Connection, source: Source) -> httpx2.URL:
     path = quote(source.path)
+    if not source.revision:  # a plain file server
+        return httpx2.URL(f"{connection.settings.endpoint}/{source.repository}/{path}")
     return httpx2.URL(f"{connection.settings.endpoint}/{source.repository}/resolve/{source.revision}/{path}")
 
 

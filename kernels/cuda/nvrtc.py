@@ -28,20 +28,34 @@ class Image(NamedTuple):
     log: str  # what the assembler says of registers and spills
 
 
+_first: list[Path] = []  # folders that are looked into before those of Python packages
+
+
+def search_first(folder: Path) -> None:
+    """Look for NVRTC in `folder` before anywhere else, from now on. A library that is loaded stays."""
+    if folder not in _first:
+        _first.insert(0, folder)
+
+
+def find() -> Path | None:
+    """The library's file, not loaded; None where there is none."""
+    pattern = "nvrtc64_*_0.dll" if sys.platform == "win32" else "libnvrtc.so.*"
+    return next((path for folder in _library_folders() for path in sorted(folder.glob(pattern))), None)
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
-    for folder in _library_folders():
-        pattern = "nvrtc64_*_0.dll" if sys.platform == "win32" else "libnvrtc.so.*"
-        for path in sorted(folder.glob(pattern)):
-            builtins = "nvrtc-builtins64_*.dll" if sys.platform == "win32" else "libnvrtc-builtins.so.*"
-            for part in folder.glob(builtins):
-                ctypes.CDLL(str(part))  # the wheel gives NVRTC no path to find it by
-            return ctypes.CDLL(str(path))
-    raise NvrtcError("NVRTC was not found: install nvidia-cuda-nvrtc, or PyTorch with CUDA, which brings it")
+    path = find()
+    if path is None:
+        raise NvrtcError("NVRTC was not found: install GPU support, or the Python package nvidia-cuda-nvrtc")
+    builtins = "nvrtc-builtins64_*.dll" if sys.platform == "win32" else "libnvrtc-builtins.so.*"
+    for part in path.parent.glob(builtins):
+        ctypes.CDLL(str(part))  # the wheel gives NVRTC no path to find it by
+    return ctypes.CDLL(str(path))
 
 
 def _library_folders() -> list[Path]:
-    folders = []
+    folders = [*_first]
     nvidia = importlib.util.find_spec("nvidia")
     for root in (nvidia.submodule_search_locations or []) if nvidia else []:
         for name in ("cu13", "cuda_nvrtc"):
