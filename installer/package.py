@@ -1,0 +1,114 @@
+"""`make package`: the bundle for this platform, and on Linux a .deb and a single file made from it, in dist/.
+
+Everything is put together from wheels in an environment of its own (build/package/venv), so that nothing of the
+development environment gets in. llama.cpp is built for any processor of its kind, not for this one: its
+kernels (AVX2) are a library of their own, which a processor that lacks them does not load. Nothing is
+fetched but Python packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "installer"))
+
+import bundle_contents  # noqa: E402
+import debian  # noqa: E402
+import single_file  # noqa: E402
+
+WORK = ROOT / "build" / "package"
+WHEELS = WORK / "wheels"
+DIST = ROOT / "dist"
+BUNDLE = DIST / "tessera"
+# The last one: where the backend is installed to.
+LLAMA_OPTIONS = "-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DCMAKE_INSTALL_BINDIR=llama_cpp/lib"
+
+
+def run(*command: str | os.PathLike[str], **variables: str) -> None:
+    subprocess.run([os.fspath(part) for part in command], check=True, cwd=ROOT, env={**os.environ, **variables})
+
+
+def pinned(package: str) -> str:
+    """`package==version`, as constraints.txt has it."""
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line.lower().replace("_", "-").startswith(f"{package}=="):
+            return line
+    raise SystemExit(f"{package} is not in constraints.txt")
+
+
+def build_wheels() -> list[Path]:
+    """Our own wheel, always; llama.cpp's once per version, since it takes long."""
+    WHEELS.mkdir(parents=True, exist_ok=True)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    requirement = pinned("llama-cpp-python")
+    pattern = f"llama_cpp_python-{requirement.split('==')[1]}-*.whl"
+    if not list(WHEELS.glob(pattern)):
+        run(
+            *pip, "wheel", "-q", "--no-deps", "--no-cache-dir", "--no-binary", ":all:", "-C", "build.targets=llama",
+            "-w", WHEELS, requirement, CMAKE_ARGS=LLAMA_OPTIONS,
+        )  # fmt: skip
+    for old in WHEELS.glob("tessera-*.whl"):
+        old.unlink()
+    emulated = "cmake.define.TESSERA_EMULATE_AVX512=OFF"
+    run(*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-C", emulated, "-w", WHEELS, ".")
+    return [*WHEELS.glob(pattern), *WHEELS.glob("tessera-*.whl")]
+
+
+def make_environment(wheels: list[Path]) -> Path:
+    """The environment that PyInstaller looks at; returns its Python."""
+    folder = WORK / "venv"
+    python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    if not python.exists():
+        venv.create(folder, symlinks=sys.platform != "win32", with_pip=False)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    run(*pip, "install", "-q", "--no-compile", "-c", "constraints.txt", "--group", "package", *wheels)
+    run(
+        *pip, "install", "-q", "--no-compile", "--no-deps", "--force-reinstall", *wheels
+    )  # of the same version, with other contents
+    return python
+
+
+def build_bundle(python: Path) -> None:
+    shutil.rmtree(BUNDLE, ignore_errors=True)
+    run(python, "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN", "--distpath", DIST,
+        "--workpath", WORK / "pyinstaller", ROOT / "installer" / "tessera.spec")  # fmt: skip
+    contents = BUNDLE / "_internal"
+    if wrong := bundle_contents.complaints(contents):
+        raise SystemExit("The bundle is not as it should be:\n  " + "\n  ".join(wrong))
+    run(python, "-m", "engine.hub.starter", "--models-folder", WORK / "models")
+    model = next((WORK / "models").glob("*.gguf"))
+    (contents / "models").mkdir()
+    shutil.copyfile(model, contents / "models" / model.name)
+
+
+def size_of(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(file.lstat().st_size for file in files if not file.is_dir())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--bundle-only", action="store_true", help="the folder alone, no .deb and no single file")
+    options = parser.parse_args()
+    begin = time.monotonic()
+    build_bundle(make_environment(build_wheels()))
+    made = [BUNDLE]
+    if sys.platform == "linux" and not options.bundle_only:
+        made += [debian.build(BUNDLE, DIST), single_file.build(BUNDLE, DIST)]
+    model = size_of(BUNDLE / "_internal" / "models")
+    print(f"made in {time.monotonic() - begin:.0f} s:")
+    for path in made:
+        without = f", {(size_of(path) - model) / 1e6:.0f} MB without the starter model" if path is BUNDLE else ""
+        print(f"  {path.relative_to(ROOT)}  {size_of(path) / 1e6:.0f} MB{without}")
+
+
+if __name__ == "__main__":
+    main()
