@@ -28,6 +28,6 @@ def run_child(arguments: list[str]) -> None:
     """In the child: run the module that `arguments` begin with, as `python -m` would."""
     module, *rest = arguments
     if module not in MODULES:
-        raise SystemExit(f"{module} is not meant to be run in a process of its own")
+        raise SystemExit(2)
     sys.argv = [module, *rest]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -344,8 +344,16 @@
       <translation>请腾出一些空间或选择其他模型文件夹，然后继续。</translation>
     </message>
     <message>
+      <source>Free some space, then install it again.</source>
+      <translation>请腾出一些空间，然后重新安装。</translation>
+    </message>
+    <message>
       <source>GPU + RAM</source>
       <translation>GPU + 内存</translation>
+    </message>
+    <message>
+      <source>GPU support could not be unpacked to {}: {}.</source>
+      <translation>GPU 支持无法解压到 {}：{}。</translation>
     </message>
     <message>
       <source>Hub cache</source>
@@ -356,12 +364,20 @@
       <translation>使用中</translation>
     </message>
     <message>
+      <source>Install GPU support under Settings, Help.</source>
+      <translation>请在“设置”的“帮助”中安装 GPU 支持。</translation>
+    </message>
+    <message>
       <source>Install a newer NVIDIA driver, or nvidia-cuda-nvrtc-cu12.</source>
       <translation>请安装更新的 NVIDIA 驱动，或安装 nvidia-cuda-nvrtc-cu12。</translation>
     </message>
     <message>
       <source>Install a newer NVIDIA driver.</source>
       <translation>请安装更新的 NVIDIA 驱动。</translation>
+    </message>
+    <message>
+      <source>Install it again.</source>
+      <translation>请重新安装。</translation>
     </message>
     <message>
       <source>Interrupted. Resume when you like.</source>
@@ -1060,6 +1076,10 @@
       <translation>内存已用尽。</translation>
     </message>
     <message>
+      <source>There is no room for GPU support in {}: {}, {} MB are free.</source>
+      <translation>{} 中没有足够的空间安装 GPU 支持：{}，剩余 {} MB。</translation>
+    </message>
+    <message>
       <source>There is no tokenizer in the file.</source>
       <translation>该文件中没有分词器。</translation>
     </message>
@@ -1174,6 +1194,10 @@
     <message>
       <source>What was computed from it was thrown away.</source>
       <translation>据此计算的内容已丢弃。</translation>
+    </message>
+    <message>
+      <source>What was downloaded is kept.</source>
+      <translation>已下载的内容会保留。</translation>
     </message>
     <message>
       <source>What was moved is whole, and so is what was not.</source>
@@ -1492,10 +1516,6 @@
       <translation>部分取自产品规格</translation>
     </message>
     <message>
-      <source>pip install nvidia-cuda-nvrtc</source>
-      <translation>pip install nvidia-cuda-nvrtc</translation>
-    </message>
-    <message>
       <source>products of {}</source>
       <translation>{0} 的乘法</translation>
     </message>
@@ -1716,6 +1736,10 @@
       <translation>在加载模型时</translation>
     </message>
     <message>
+      <source>{} MB are needed</source>
+      <translation>需要 {} MB</translation>
+    </message>
+    <message>
       <source>{} Or run it on the processor.</source>
       <translation>{0} 或用处理器运行。</translation>
     </message>
@@ -1838,6 +1862,10 @@
     <message>
       <source>{} holds no conversations of Tessera: {}.</source>
       <translation>{0} 中没有 Tessera 的对话：{1}。</translation>
+    </message>
+    <message>
+      <source>{} holds no libraries.</source>
+      <translation>{} 中没有程序库。</translation>
     </message>
     <message>
       <source>{} holds no model with these files any more.</source>

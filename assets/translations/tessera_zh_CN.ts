@@ -24,6 +24,14 @@
       <translation>每层最前面的格子代表其 GPU 槽位：由最近使用过的专家填充。</translation>
     </message>
     <message>
+      <source>A part of Tessera could not be loaded: {error}.</source>
+      <translation>Tessera 的一个组成部分无法载入：{error}。</translation>
+    </message>
+    <message>
+      <source>A report holds what is known of the crash and of this computer, and no words of yours.</source>
+      <translation>报告包含有关崩溃和这台电脑的已知信息，不含您写的任何内容。</translation>
+    </message>
+    <message>
       <source>Access to the hub</source>
       <translation>访问模型库</translation>
     </message>
@@ -80,6 +88,10 @@
       <translation>回答已完成：{title}</translation>
     </message>
     <message>
+      <source>An x86-64 processor from 2009 or later is needed, one with AVX2 (2013 or later) recommended.</source>
+      <translation>需要 2009 年或以后的 x86-64 处理器，建议使用支持 AVX2 的处理器（2013 年或以后）。</translation>
+    </message>
+    <message>
       <source>Answer</source>
       <translation>回答</translation>
     </message>
@@ -98,6 +110,10 @@
     <message>
       <source>Appearance</source>
       <translation>外观</translation>
+    </message>
+    <message>
+      <source>Application</source>
+      <translation>应用程序</translation>
     </message>
     <message>
       <source>As a table</source>
@@ -136,12 +152,20 @@
       <translation>恢复默认值</translation>
     </message>
     <message>
+      <source>Back to the settings</source>
+      <translation>返回设置</translation>
+    </message>
+    <message>
       <source>Balanced</source>
       <translation>均衡</translation>
     </message>
     <message>
       <source>Begin a new line</source>
       <translation>换行</translation>
+    </message>
+    <message>
+      <source>Broken</source>
+      <translation>有问题</translation>
     </message>
     <message>
       <source>Browse…</source>
@@ -174,6 +198,14 @@
     <message>
       <source>Chat</source>
       <translation>对话</translation>
+    </message>
+    <message>
+      <source>Check again</source>
+      <translation>重新检查</translation>
+    </message>
+    <message>
+      <source>Check of this computer</source>
+      <translation>检查这台电脑</translation>
     </message>
     <message>
       <source>Check the free space and the permissions of {path}.</source>
@@ -264,6 +296,10 @@
       <translation>对话文件 (*.json *.md)</translation>
     </message>
     <message>
+      <source>Copies the findings without paths</source>
+      <translation>复制检查结果，不含路径</translation>
+    </message>
+    <message>
       <source>Copy</source>
       <translation>复制</translation>
     </message>
@@ -282,6 +318,10 @@
     <message>
       <source>Copy the last answer</source>
       <translation>复制最后的回答</translation>
+    </message>
+    <message>
+      <source>Copy without paths</source>
+      <translation>复制（不含路径）</translation>
     </message>
     <message>
       <source>Corrupt</source>
@@ -480,12 +520,20 @@
       <translation>失败</translation>
     </message>
     <message>
+      <source>Failed starts</source>
+      <translation>启动失败</translation>
+    </message>
+    <message>
       <source>Family</source>
       <translation>系列</translation>
     </message>
     <message>
       <source>Fetch the rest</source>
       <translation>获取其余部分</translation>
+    </message>
+    <message>
+      <source>File names, addresses and access tokens are taken out</source>
+      <translation>文件名、地址和访问令牌会被去掉</translation>
     </message>
     <message>
       <source>Fold</source>
@@ -556,8 +604,16 @@
       <translation>常规</translation>
     </message>
     <message>
+      <source>Good</source>
+      <translation>良好</translation>
+    </message>
+    <message>
       <source>Grammar (GBNF)</source>
       <translation>语法（GBNF）</translation>
+    </message>
+    <message>
+      <source>Help</source>
+      <translation>帮助</translation>
     </message>
     <message>
       <source>Hide</source>
@@ -628,6 +684,18 @@
       <translation>不完整</translation>
     </message>
     <message>
+      <source>Install Tessera again; if that does not help, please report it together with the log.</source>
+      <translation>请重新安装 Tessera；如果没有帮助，请连同日志一起报告。</translation>
+    </message>
+    <message>
+      <source>Install the package of your distribution that holds {library}.</source>
+      <translation>请安装您的发行版中包含 {library} 的软件包。</translation>
+    </message>
+    <message>
+      <source>Install the package {package}:  {command}</source>
+      <translation>请安装软件包 {package}：  {command}</translation>
+    </message>
+    <message>
       <source>Instructions</source>
       <translation>指令</translation>
     </message>
@@ -674,6 +742,10 @@
     <message>
       <source>Largest safe</source>
       <translation>最大安全值</translation>
+    </message>
+    <message>
+      <source>Last crash</source>
+      <translation>上次崩溃</translation>
     </message>
     <message>
       <source>Last used</source>
@@ -770,6 +842,14 @@
     <message>
       <source>Loading {name}… {percent} %</source>
       <translation>正在加载 {name}… {percent} %</translation>
+    </message>
+    <message>
+      <source>Log: {path}</source>
+      <translation>日志：{path}</translation>
+    </message>
+    <message>
+      <source>Logs</source>
+      <translation>日志</translation>
     </message>
     <message>
       <source>Longest answer</source>
@@ -952,6 +1032,10 @@
       <translation>模型库中没有这个名称。</translation>
     </message>
     <message>
+      <source>Nothing was written.</source>
+      <translation>没有任何记录。</translation>
+    </message>
+    <message>
       <source>Notifications</source>
       <translation>通知</translation>
     </message>
@@ -988,6 +1072,10 @@
       <translation>只考虑累计概率达到此值的最可能词元。</translation>
     </message>
     <message>
+      <source>Open</source>
+      <translation>打开</translation>
+    </message>
+    <message>
       <source>Open a GGUF file with the button at the top, or put one into {folder}.</source>
       <translation>用顶部的按钮打开 GGUF 文件，或将其放入 {folder}。</translation>
     </message>
@@ -1006,6 +1094,10 @@
     <message>
       <source>Open its page</source>
       <translation>打开其页面</translation>
+    </message>
+    <message>
+      <source>Open the folder</source>
+      <translation>打开文件夹</translation>
     </message>
     <message>
       <source>Open this address in your browser?</source>
@@ -1062,6 +1154,10 @@
     <message>
       <source>Place</source>
       <translation>位置</translation>
+    </message>
+    <message>
+      <source>Please report it together with the log.</source>
+      <translation>请连同日志一起报告。</translation>
     </message>
     <message>
       <source>Point at a cell, or move with the arrow keys: what it is, and why it is there.</source>
@@ -1176,6 +1272,10 @@
       <translation>推荐</translation>
     </message>
     <message>
+      <source>Refresh</source>
+      <translation>刷新</translation>
+    </message>
+    <message>
       <source>Remove</source>
       <translation>移除</translation>
     </message>
@@ -1230,6 +1330,14 @@
     <message>
       <source>Sampling</source>
       <translation>采样</translation>
+    </message>
+    <message>
+      <source>Save a report</source>
+      <translation>保存报告</translation>
+    </message>
+    <message>
+      <source>Save a report…</source>
+      <translation>保存报告…</translation>
     </message>
     <message>
       <source>Save as a preset</source>
@@ -1456,8 +1564,16 @@
       <translation>张量与专家</translation>
     </message>
     <message>
+      <source>Tessera could not start: {error}</source>
+      <translation>Tessera 无法启动：{error}</translation>
+    </message>
+    <message>
       <source>Tessera crashed the last time.</source>
       <translation>Tessera 上次崩溃了。</translation>
+    </message>
+    <message>
+      <source>Tessera crashed while {name} was loaded.</source>
+      <translation>Tessera 在载入了 {name} 时崩溃。</translation>
     </message>
     <message>
       <source>Tessera ended while it was loading {name}.</source>
@@ -1466,6 +1582,14 @@
     <message>
       <source>Tessera ended while this answer was being written. What had come is kept.</source>
       <translation>Tessera 在撰写此回答时结束，已有内容得到保留。</translation>
+    </message>
+    <message>
+      <source>Tessera has crashed {count} times with {name}.</source>
+      <translation>Tessera 使用 {name} 时已崩溃 {count} 次。</translation>
+    </message>
+    <message>
+      <source>Tessera is running already, but its window does not answer.</source>
+      <translation>Tessera 已在运行，但其窗口没有响应。</translation>
     </message>
     <message>
       <source>Tessera is working</source>
@@ -1536,6 +1660,10 @@
       <translation>此仓库中的图像投影器（mmproj）不是模型，因此未列出。</translation>
     </message>
     <message>
+      <source>The report was saved.</source>
+      <translation>报告已保存。</translation>
+    </message>
+    <message>
       <source>The same seed gives the same answer to the same conversation.</source>
       <translation>相同的种子对相同的对话给出相同的回答。</translation>
     </message>
@@ -1550,6 +1678,10 @@
     <message>
       <source>The settings were written to {path}.</source>
       <translation>设置已写入 {path}。</translation>
+    </message>
+    <message>
+      <source>The system library {library} is missing, and no window can open without it.</source>
+      <translation>缺少系统库 {library}，没有它无法打开窗口。</translation>
     </message>
     <message>
       <source>The table as CSV…</source>
@@ -1610,6 +1742,10 @@
     <message>
       <source>This machine</source>
       <translation>本机</translation>
+    </message>
+    <message>
+      <source>This processor is too old for Tessera: it lacks {features}.</source>
+      <translation>这个处理器对 Tessera 来说太旧：缺少 {features}。</translation>
     </message>
     <message>
       <source>Thought for {seconds}</source>
@@ -1776,16 +1912,32 @@
       <translation>紫色：会随上面的预算移动。</translation>
     </message>
     <message>
+      <source>Wait a moment, or end the process “tessera”, then start it again.</source>
+      <translation>请稍候，或结束进程“tessera”，然后重新启动。</translation>
+    </message>
+    <message>
       <source>Waiting for the model…</source>
       <translation>正在等待模型…</translation>
+    </message>
+    <message>
+      <source>What Tessera found here. Amber works, with something missing; red needs the remedy beside it.</source>
+      <translation>Tessera 在这里的发现。黄色表示可用但有缺失，红色需要旁边的补救措施。</translation>
     </message>
     <message>
       <source>What computes beside the processor. Automatic: an NVIDIA GPU, where one can be used. The emulated one tries placements out; it makes nothing faster.</source>
       <translation>与处理器一同计算的设备。自动：可用的 NVIDIA 显卡。模拟设备仅用于试验放置，不会更快。</translation>
     </message>
     <message>
-      <source>What is known was written to {path}.</source>
-      <translation>已知信息已写入 {path}。</translation>
+      <source>What happened, newest at the end. Nothing you write and no answer is in here, and nothing is sent.</source>
+      <translation>发生过的事情，最新的在末尾。这里没有您写的内容，也没有回答，并且不会发送任何东西。</translation>
+    </message>
+    <message>
+      <source>What happened, to read or to copy without paths.</source>
+      <translation>发生过的事情，可供阅读或复制（不含路径）。</translation>
+    </message>
+    <message>
+      <source>What is here, what is missing, and how to get it.</source>
+      <translation>有什么、缺什么以及如何获得。</translation>
     </message>
     <message>
       <source>What is on your mind?</source>
@@ -1816,8 +1968,16 @@
       <translation>模型在回答前是否思考。只有部分模型允许选择。</translation>
     </message>
     <message>
+      <source>Which log</source>
+      <translation>哪个日志</translation>
+    </message>
+    <message>
       <source>Why</source>
       <translation>原因</translation>
+    </message>
+    <message>
+      <source>Works, with something missing</source>
+      <translation>可用，但有缺失</translation>
     </message>
     <message>
       <source>Write a message</source>
@@ -1840,8 +2000,8 @@
       <translation>你可以继续工作。请连同日志一起报告。</translation>
     </message>
     <message>
-      <source>Your conversations are saved. Please report it together with that file.</source>
-      <translation>你的对话已保存。请连同该文件一起报告。</translation>
+      <source>Your conversations and what you were writing are here. Nothing was sent to anybody.</source>
+      <translation>您的对话和正在写的内容都在。没有向任何人发送任何东西。</translation>
     </message>
     <message>
       <source>Your message is still in the box.</source>

@@ -19,6 +19,11 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir(APPLICATION, appauthor=False))
 
 
+def gpu_support_folder() -> Path:
+    """Where the installed GPU support lies (gpu_support.py), if it does."""
+    return data_folder() / "components" / "nvrtc"
+
+
 def models_folder() -> Path:
     """The folder that downloads go to unless the owner chose another one."""
     return data_folder() / "models"

@@ -16,12 +16,10 @@ from pathlib import Path, PurePosixPath
 from engine.errors import EngineError, FileError
 from engine.hub.connection import Connection, HubSettings
 from engine.hub.file_download import FileDownload
-from engine.hub.folders import data_folder
+from engine.hub.folders import gpu_support_folder
 from engine.hub.journal import Source, discard, kept_bytes
-from kernels.cuda import nvrtc
 
 HOST = "https://files.pythonhosted.org"
-VERSION = "13.0.88"
 CHUNK = 1 << 20
 
 
@@ -64,12 +62,12 @@ def component_for_this_system() -> Component | None:
 
 
 class GpuSupport:
-    """One component below `root` (default: the user's data folder). Its folder is there complete, or not at all."""
+    """One component in `folder` (default: in the user's data folder), which is there complete, or not at all."""
 
-    def __init__(self, component: Component, root: Path | None = None) -> None:
+    def __init__(self, component: Component, folder: Path | None = None) -> None:
         self.component = component
-        self._root = root or data_folder() / "components"
-        self.folder = self._root / f"nvrtc-{VERSION}"
+        self.folder = folder or gpu_support_folder()
+        self._root = self.folder.parent
         self._package = self._root / component.source.path
 
     @property
@@ -111,7 +109,6 @@ class GpuSupport:
             ) from error
         discard(self._package)
         self._package.unlink(missing_ok=True)
-        use(self)
 
     def _unpack(self, target: Path) -> None:
         with zipfile.ZipFile(self._package) as archive:
@@ -129,12 +126,3 @@ class GpuSupport:
         shutil.rmtree(self.folder, ignore_errors=True)
         discard(self._package)
         self._package.unlink(missing_ok=True)
-
-
-def use(support: GpuSupport | None = None) -> None:
-    """Let the CUDA kernels find the installed component; without one they look where Python packages are."""
-    if support is None:
-        component = component_for_this_system()
-        support = GpuSupport(component) if component is not None else None
-    if support is not None and support.is_installed:
-        nvrtc.search_first(support.folder)

@@ -37,7 +37,7 @@ def package() -> bytes:
 def support(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(nvrtc, "_first", [])
     source = publish(hub, Bytes(package()), "nvrtc.whl")
-    return GpuSupport(Component(source, "nvidia/cu13/lib", 1000), tmp_path / "components")
+    return GpuSupport(Component(source, "nvidia/cu13/lib", 1000), tmp_path / "components" / "nvrtc")
 
 
 def fetch(support: GpuSupport, connection) -> FileDownload:
@@ -52,6 +52,7 @@ def test_it_is_downloaded_unpacked_found_and_removed(support, connect, tmp_path)
     support.install()
     assert support.is_installed
     assert sorted(path.name for path in support.folder.iterdir()) == ["libnvrtc-builtins.so.13.0", LIBRARY]
+    nvrtc.search_first(support.folder)
     assert nvrtc.find() == support.folder / LIBRARY
     assert list(tmp_path.rglob("*.whl")) == []
     assert not list(tmp_path.rglob("escape.so"))

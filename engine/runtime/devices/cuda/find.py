@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.hub.folders import gpu_support_folder
 from engine.placement.hardware.card import CardFacts
 from kernels.cuda import nvrtc
 from kernels.cuda.driver import Driver, driver
@@ -14,7 +15,7 @@ from kernels.cuda.kernel_set import LaunchError
 # CU_DEVICE_ATTRIBUTE_: CLOCK_RATE and MEMORY_CLOCK_RATE in kHz, MULTIPROCESSOR_COUNT, GLOBAL_MEMORY_BUS_WIDTH,
 # KERNEL_EXEC_TIMEOUT (there where the card drives a display), VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED.
 _CLOCK, _PROCESSORS, _HAS_TIMEOUT, _MEMORY_CLOCK, _MEMORY_BITS, _VIRTUAL_MEMORY = 13, 16, 17, 36, 37, 102
-_GET_NVRTC = "pip install nvidia-cuda-nvrtc"
+_GET_NVRTC = "Install GPU support under Settings, Help."
 _OLDEST = 75  # Turing: what the kernels are compiled for at least
 
 
@@ -54,6 +55,7 @@ def _found(library: Path | None) -> FoundCard:
         return _refused(card, f"{name} is older than what the CUDA kernels are written for (Turing, 2018).")
     if not has_virtual_memory:
         return _refused(card, f"The driver of {name} cannot map memory in pieces.", "Install a newer NVIDIA driver.")
+    nvrtc.search_first(gpu_support_folder())
     try:
         nvrtc.target(capability)
         compiler, version = nvrtc.version()[0], known.version()
