@@ -10,7 +10,7 @@ NATIVE_SOURCES := $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench soak sanitize check format screenshots setup build test-build starter clean
+.PHONY: run test bench soak sanitize check format screenshots package package-test setup build test-build starter clean
 
 run: build starter
 	@if command -v nvidia-smi >/dev/null 2>&1; then $(PIP) install -q -c constraints.txt -e '.[gpu]' --no-build-isolation; fi
@@ -57,6 +57,15 @@ sanitize: build
 
 screenshots: build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m tests.screenshots $(ARGS)
+
+# The bundle, and on Linux a .deb and a single file, in dist/; ARGS=--bundle-only makes the folder alone.
+package: build
+	$(PY) installer/package.py $(ARGS)
+
+# The same, tried where nothing of ours is: see installer/package_test.py. Needs root and a Debian mirror.
+package-test: package
+	sh installer/system_libraries.sh package
+	$(PY) installer/package_test.py
 
 check: build
 	$(PY) -m ruff check .

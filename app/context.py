@@ -93,7 +93,7 @@ class AppContext(QObject):
             ConversationSearch(self.store, self.conversations, self),
             self.background,
             self.presets,
-            folder.logs,
+            folder,
         )
         self.draft = Draft(self.window.chat_page.composer, self.store, folder.draft, self)
         self.summaries = Summaries(self.client, self.session, self.models, self.problems)

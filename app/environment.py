@@ -92,6 +92,11 @@ class DataFolder:
         return self.root / "logs"
 
     @property
+    def version_file(self) -> Path:
+        """Which version of Tessera's layout this folder has."""
+        return self.root / "version.json"
+
+    @property
     def draft(self) -> Path:
         """What was typed and not sent."""
         return self.root / "draft.txt"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QUrl, Signal
@@ -39,10 +38,11 @@ from app.translation import tr
 from app.window_commands import WindowCommand
 
 if TYPE_CHECKING:
+    from app.environment import DataFolder
     from app.help.help_page import HelpPage
 
 SIDEBAR_MINIMUM = 190
-BEHIND_SETTINGS = ("doctor", "logs")  # pages that are reached from the settings
+BEHIND_SETTINGS = ("doctor", "logs", "gpu")  # pages that are reached from the settings
 NARROW = 680  # pixels; below, the sidebar makes room for the conversation
 
 
@@ -64,7 +64,7 @@ class MainWindow(QMainWindow):
         search: ConversationSearch,
         background: Background,
         presets: Presets,
-        logs: Path,
+        folder: DataFolder,
     ) -> None:
         super().__init__()
         self.setWindowTitle("Tessera")
@@ -81,7 +81,7 @@ class MainWindow(QMainWindow):
         self._progress = ""
         self._search = search
         self._background = background
-        self._logs = logs
+        self._folder = folder
         self._actions = ConversationActions(self, conversations, background, problems)
         self._painted = False
         self._was_narrow = False
@@ -113,7 +113,12 @@ class MainWindow(QMainWindow):
         self.add_page("library", tr("Library"), "library", self._make_library)
         self.add_page("memory", tr("Memory"), "memory", self._make_memory)
         self.add_page("preferences", tr("Settings"), "settings", self._make_preferences)
-        self._page_factories |= {"doctor": self._make_doctor, "logs": self._make_logs}
+        self._page_factories |= {
+            "doctor": self._make_doctor,
+            "logs": self._make_logs,
+            "gpu": self._make_gpu,
+            "welcome": self._make_welcome,
+        }
         self.sidebar.finish_pages()
         self.notifications = Notifications(self, theme, settings)
         self.commands = self._make_commands()
@@ -170,7 +175,31 @@ class MainWindow(QMainWindow):
     def _make_logs(self) -> QWidget:
         from app.help.logs_page import LogsPage
 
-        return self._behind_settings(LogsPage(self._theme, self._background, self._logs))
+        return self._behind_settings(LogsPage(self._theme, self._background, self._folder.logs))
+
+    def _make_gpu(self) -> QWidget:
+        from app.help.gpu_page import GpuPage
+
+        return self._behind_settings(GpuPage(self._theme, self._background, self._settings))
+
+    def _make_welcome(self) -> QWidget:
+        from app.first_run.first_run_page import FirstRunPage
+
+        page = FirstRunPage(self._theme, self._background, self._folder.root)
+        page.begin_requested.connect(self._focus_composer)
+        page.file_chosen.connect(self._load_and_begin)
+        page.model_requested.connect(self._discover)
+        return page
+
+    def _load_and_begin(self, path: str) -> None:
+        self._models.load(path)
+        self._focus_composer()
+
+    def _discover(self, words: str) -> None:
+        """The library's search for `words`."""
+        self.show_page("library")
+        discover = self.page("library").show_tab("discover")  # type: ignore[attr-defined]
+        discover.field.setText(words)
 
     def _behind_settings(self, page: HelpPage) -> QWidget:
         page.back_requested.connect(lambda: self.show_page("preferences"))

@@ -33,6 +33,7 @@ def run_window(folder: DataFolder, model: Path | None = None) -> int:
     application = make_application()
     from app.context import AppContext
     from app.crash import CrashHandler, install_qt_messages
+    from app.data_version import bring_up_to_date
     from app.single_instance import SingleInstance
 
     try:
@@ -45,12 +46,16 @@ def run_window(folder: DataFolder, model: Path | None = None) -> int:
             raise _no_answer()
         print("Tessera is running already: its window was brought to the front.", file=sys.stderr)
         return 0
+    bring_up_to_date(folder)
+    is_first = not folder.settings.exists() and not folder.database.exists()
     crash_handler = CrashHandler(folder.logs)
     crash_handler.install()
     install_qt_messages()
     context = AppContext(application, folder, crash_handler)
     if model is not None:
         context.models.load(model.resolve())
+    elif is_first:
+        context.window.show_page("welcome")
     context.window.first_painted.connect(lambda: instance.listen(context.second_start))
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's handler would wait for Qt; all that was said is stored
     context.window.show()

@@ -33,7 +33,8 @@ LLAMA_OPTIONS = "-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DCMAK
 
 
 def run(*command: str | os.PathLike[str], **variables: str) -> None:
-    subprocess.run([os.fspath(part) for part in command], check=True, cwd=ROOT, env={**os.environ, **variables})
+    folder = variables.pop("cwd", str(ROOT))
+    subprocess.run([os.fspath(part) for part in command], check=True, cwd=folder, env={**os.environ, **variables})
 
 
 def pinned(package: str) -> str:
@@ -78,13 +79,15 @@ def make_environment(wheels: list[Path]) -> Path:
 
 def build_bundle(python: Path) -> None:
     shutil.rmtree(BUNDLE, ignore_errors=True)
-    run(python, "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN", "--distpath", DIST,
-        "--workpath", WORK / "pyinstaller", ROOT / "installer" / "tessera.spec")  # fmt: skip
+    # Not from the repository's root: what lies in the current folder would be taken for the installed packages.
+    run(python, "-P", "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN", "--distpath", DIST,
+        "--workpath", WORK / "pyinstaller", ROOT / "installer" / "tessera.spec", cwd=str(WORK))  # fmt: skip
     contents = BUNDLE / "_internal"
     if wrong := bundle_contents.complaints(contents):
         raise SystemExit("The bundle is not as it should be:\n  " + "\n  ".join(wrong))
-    run(python, "-m", "engine.hub.starter", "--models-folder", WORK / "models")
-    model = next((WORK / "models").glob("*.gguf"))
+    from engine.hub.starter import ensure_starter_model
+
+    model = ensure_starter_model()
     (contents / "models").mkdir()
     shutil.copyfile(model, contents / "models" / model.name)
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Qt's wheels need a few system libraries that a bare Linux lacks. Installs them where it may (root on a Debian-like
-# system), else says which command does. Silent when nothing is missing. With the argument "test": what the suite needs, too.
+# system), else says which command does. Silent when nothing is missing. With the argument "test": what the suite needs, too;
+# with "package": what trying the packages needs.
 set -eu
 [ "$(uname -s)" = Linux ] || exit 0
 
@@ -18,6 +19,11 @@ command -v c++ >/dev/null 2>&1 || missing="$missing g++"
 fc-list 2>/dev/null | grep -q . || missing="$missing fontconfig fonts-dejavu-core"
 if [ "${1:-}" = test ]; then
   [ -e /usr/include/simde/x86/avx512.h ] || missing="$missing libsimde-dev"
+fi
+if [ "${1:-}" = package ]; then
+  command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
+  command -v Xvfb >/dev/null 2>&1 || missing="$missing xvfb"
+  command -v qemu-x86_64 >/dev/null 2>&1 || missing="$missing qemu-user"
 fi
 [ -n "$missing" ] || exit 0
 

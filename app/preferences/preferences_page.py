@@ -136,6 +136,7 @@ class PreferencesPage(QScrollArea):
         rows.setSpacing(0)
         for key, title, words in (
             ("doctor", tr("Check of this computer"), tr("What is here, what is missing, and how to get it.")),
+            ("gpu", tr("GPU support"), tr("Install or remove what models need to run on an NVIDIA card.")),
             ("logs", tr("Logs"), tr("What happened, to read or to copy without paths.")),
         ):
             row = LinkRow(title, words, card)

@@ -16,6 +16,10 @@
       <translation>PEM 文件，用于代理自行签发证书的公司网络。</translation>
     </message>
     <message>
+      <source>A download of {size}.</source>
+      <translation>需下载 {size}。</translation>
+    </message>
+    <message>
       <source>A good start</source>
       <translation>入门推荐</translation>
     </message>
@@ -30,6 +34,14 @@
     <message>
       <source>A report holds what is known of the crash and of this computer, and no words of yours.</source>
       <translation>报告包含有关崩溃和这台电脑的已知信息，不含您写的任何内容。</translation>
+    </message>
+    <message>
+      <source>A small starter model is here already and answers at once: quick, but not clever.</source>
+      <translation>已经附带一个小型入门模型，可以立即回答：很快，但不算聪明。</translation>
+    </message>
+    <message>
+      <source>Able, and slower:</source>
+      <translation>能力强，但较慢：</translation>
     </message>
     <message>
       <source>Access to the hub</source>
@@ -158,6 +170,10 @@
     <message>
       <source>Balanced</source>
       <translation>均衡</translation>
+    </message>
+    <message>
+      <source>Balanced:</source>
+      <translation>均衡：</translation>
     </message>
     <message>
       <source>Begin a new line</source>
@@ -420,6 +436,10 @@
       <translation>下载中</translation>
     </message>
     <message>
+      <source>Downloading and checking…</source>
+      <translation>正在下载并校验…</translation>
+    </message>
+    <message>
       <source>Downloads</source>
       <translation>下载</translation>
     </message>
@@ -600,8 +620,28 @@
       <translation>Tessera 可用的显存（GiB）</translation>
     </message>
     <message>
+      <source>GPU support</source>
+      <translation>GPU 支持</translation>
+    </message>
+    <message>
+      <source>GPU support is installed.</source>
+      <translation>GPU 支持已安装。</translation>
+    </message>
+    <message>
+      <source>GPU support is installed. Start Tessera again to use it.</source>
+      <translation>GPU 支持已安装。重新启动 Tessera 即可使用。</translation>
+    </message>
+    <message>
+      <source>GPU support is not installed.</source>
+      <translation>GPU 支持尚未安装。</translation>
+    </message>
+    <message>
       <source>General</source>
       <translation>常规</translation>
+    </message>
+    <message>
+      <source>Go on</source>
+      <translation>继续</translation>
     </message>
     <message>
       <source>Good</source>
@@ -610,6 +650,10 @@
     <message>
       <source>Grammar (GBNF)</source>
       <translation>语法（GBNF）</translation>
+    </message>
+    <message>
+      <source>Graphics card</source>
+      <translation>显卡</translation>
     </message>
     <message>
       <source>Help</source>
@@ -684,8 +728,16 @@
       <translation>不完整</translation>
     </message>
     <message>
+      <source>Install</source>
+      <translation>安装</translation>
+    </message>
+    <message>
       <source>Install Tessera again; if that does not help, please report it together with the log.</source>
       <translation>请重新安装 Tessera；如果没有帮助，请连同日志一起报告。</translation>
+    </message>
+    <message>
+      <source>Install or remove what models need to run on an NVIDIA card.</source>
+      <translation>安装或移除模型在 NVIDIA 显卡上运行所需的组件。</translation>
     </message>
     <message>
       <source>Install the package of your distribution that holds {library}.</source>
@@ -702,6 +754,10 @@
     <message>
       <source>It is loaded now and will be unloaded first.</source>
       <translation>它正在使用中，将先被卸载。</translation>
+    </message>
+    <message>
+      <source>It runs language models on this computer. What you write stays here.</source>
+      <translation>它在这台电脑上运行语言模型。您写的内容都留在这里。</translation>
     </message>
     <message>
       <source>It was written to {path}. Your conversations are saved.</source>
@@ -856,6 +912,14 @@
       <translation>回答的最大长度</translation>
     </message>
     <message>
+      <source>Look at it</source>
+      <translation>查看</translation>
+    </message>
+    <message>
+      <source>Look at {model}</source>
+      <translation>查看 {model}</translation>
+    </message>
+    <message>
       <source>Look through the folders again</source>
       <translation>重新扫描文件夹</translation>
     </message>
@@ -936,6 +1000,10 @@
       <translation>本机上的模型</translation>
     </message>
     <message>
+      <source>Models that suit it</source>
+      <translation>适合这台电脑的模型</translation>
+    </message>
+    <message>
       <source>More</source>
       <translation>更多</translation>
     </message>
@@ -992,6 +1060,10 @@
       <translation>最新</translation>
     </message>
     <message>
+      <source>No NVIDIA card was found. Models run on the processor, which is fine for small ones.</source>
+      <translation>没有找到 NVIDIA 显卡。模型在处理器上运行，小模型没有问题。</translation>
+    </message>
+    <message>
       <source>No model is loaded, so nobody can answer.</source>
       <translation>没有加载模型，无法回答。</translation>
     </message>
@@ -1014,6 +1086,10 @@
     <message>
       <source>None</source>
       <translation>无</translation>
+    </message>
+    <message>
+      <source>None of the suggested models fits into the memory; the starter model does.</source>
+      <translation>推荐的模型都放不进内存；入门模型可以。</translation>
     </message>
     <message>
       <source>Note</source>
@@ -1056,6 +1132,10 @@
       <translation>开</translation>
     </message>
     <message>
+      <source>On an NVIDIA card Tessera's kernels are compiled once, by NVIDIA's compiler library NVRTC. It is fetched from the Python package index when you ask for it, checked, and kept in your data folder.</source>
+      <translation>在 NVIDIA 显卡上，Tessera 的内核由 NVIDIA 的编译库 NVRTC 编译一次。它只在您要求时从 Python 软件包索引下载、校验，并保存在您的数据文件夹中。</translation>
+    </message>
+    <message>
       <source>One a line; the answer ends before the first that appears.</source>
       <translation>每行一个；回答在最先出现的那个之前结束。</translation>
     </message>
@@ -1086,6 +1166,10 @@
     <message>
       <source>Open a model</source>
       <translation>打开模型</translation>
+    </message>
+    <message>
+      <source>Open a model file of mine…</source>
+      <translation>打开我的模型文件…</translation>
     </message>
     <message>
       <source>Open a model file…</source>
@@ -1234,6 +1318,10 @@
     <message>
       <source>Queued</source>
       <translation>排队中</translation>
+    </message>
+    <message>
+      <source>Quick:</source>
+      <translation>快速：</translation>
     </message>
     <message>
       <source>Quit</source>
@@ -1488,6 +1576,18 @@
       <translation>限速</translation>
     </message>
     <message>
+      <source>Speeds are predicted from datasheets of similar computers, and not measured.</source>
+      <translation>速度根据类似电脑的规格预测，并非实测。</translation>
+    </message>
+    <message>
+      <source>Speeds are predicted from this computer's measured memory speed, and not measured with the model.</source>
+      <translation>速度根据这台电脑实测的内存速度预测，并非用该模型实测。</translation>
+    </message>
+    <message>
+      <source>Start chatting</source>
+      <translation>开始聊天</translation>
+    </message>
+    <message>
       <source>Start the engine again</source>
       <translation>重新启动引擎</translation>
     </message>
@@ -1628,6 +1728,14 @@
       <translation>顶部的按钮列出本机上的模型。</translation>
     </message>
     <message>
+      <source>The data in {path} was written by a newer version of Tessera.</source>
+      <translation>{path} 中的数据由更新版本的 Tessera 写入。</translation>
+    </message>
+    <message>
+      <source>The download was interrupted.</source>
+      <translation>下载已中断。</translation>
+    </message>
+    <message>
       <source>The file can be read to its end. There is no checksum to compare it with.</source>
       <translation>文件可以完整读取，但没有可供比对的校验和。</translation>
     </message>
@@ -1708,6 +1816,10 @@
       <translation>主题</translation>
     </message>
     <message>
+      <source>There are no NVIDIA cards for this system.</source>
+      <translation>此系统没有可用的 NVIDIA 显卡。</translation>
+    </message>
+    <message>
       <source>There are no models here yet. Find one under Discover, or drop a .gguf file here.</source>
       <translation>这里还没有模型。请在“发现”中查找，或将 .gguf 文件拖到这里。</translation>
     </message>
@@ -1734,6 +1846,10 @@
     <message>
       <source>Thinking…</source>
       <translation>正在思考…</translation>
+    </message>
+    <message>
+      <source>This computer</source>
+      <translation>这台电脑</translation>
     </message>
     <message>
       <source>This conversation was held with {name}; now {other} answers.</source>
@@ -1884,6 +2000,10 @@
       <translation>不支持</translation>
     </message>
     <message>
+      <source>Update Tessera, or start it with another data folder (--data-dir).</source>
+      <translation>请更新 Tessera，或用另一个数据文件夹启动（--data-dir）。</translation>
+    </message>
+    <message>
       <source>Use</source>
       <translation>用途</translation>
     </message>
@@ -1918,6 +2038,10 @@
     <message>
       <source>Waiting for the model…</source>
       <translation>正在等待模型…</translation>
+    </message>
+    <message>
+      <source>Welcome to Tessera</source>
+      <translation>欢迎使用 Tessera</translation>
     </message>
     <message>
       <source>What Tessera found here. Amber works, with something missing; red needs the remedy beside it.</source>
@@ -2360,12 +2484,32 @@
       <translation>{gpu} 与 {cpu}</translation>
     </message>
     <message>
+      <source>{memory} GB of memory: model files up to about {largest} GB can run.</source>
+      <translation>{memory} GB 内存：可运行约 {largest} GB 以内的模型文件。</translation>
+    </message>
+    <message>
       <source>{middle}, at most {longest}</source>
       <translation>{middle}，最长 {longest}</translation>
     </message>
     <message>
       <source>{name} goes to the trash.</source>
       <translation>{name} 将移入回收站。</translation>
+    </message>
+    <message>
+      <source>{name} with {size} GB could help, but GPU support is not installed yet (Settings, Help).</source>
+      <translation>{name}，{size} GB 可以提供帮助，但尚未安装 GPU 支持（设置，帮助）。</translation>
+    </message>
+    <message>
+      <source>{name} with {size} GB: models run on it, and larger ones on it and the processor together.</source>
+      <translation>{name}，{size} GB：模型在显卡上运行，更大的模型由显卡和处理器共同运行。</translation>
+    </message>
+    <message>
+      <source>{name}, {cores} cores. It has what fast answers need.</source>
+      <translation>{name}，{cores} 核。具备快速回答所需的指令。</translation>
+    </message>
+    <message>
+      <source>{name}, {cores} cores. It lacks AVX2, so answers will be slow.</source>
+      <translation>{name}，{cores} 核。缺少 AVX2，回答会很慢。</translation>
     </message>
     <message>
       <source>{new} of {all} prompt tokens were new</source>
@@ -2426,6 +2570,10 @@
     <message>
       <source>{title} (copy)</source>
       <translation>{title}（副本）</translation>
+    </message>
+    <message>
+      <source>~{speed} tok/s predicted</source>
+      <translation>预计约 {speed} tok/s</translation>
     </message>
     <message>
       <source>“{name}” is unknown.</source>

@@ -77,14 +77,19 @@ def _processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def cpu_tier() -> str:
+    """The instruction set that the kernels use here."""
+    from kernels import _cpu
+
+    return _cpu.best_tier()
+
+
 def _kernels() -> Iterator[Check]:
     if importlib.util.find_spec("kernels._cpu") is None:
         remedy = "Run `make run` (from source) or install Tessera again."
         yield Check("CPU kernels", Health.BROKEN, "The native kernels are not built.", remedy)
         return
-    from kernels import _cpu
-
-    tier = _cpu.best_tier()
+    tier = cpu_tier()
     if tier == "scalar":
         yield Check("CPU kernels", Health.LIMITED, "scalar", "This processor lacks AVX2; answers will be slow.")
     else:

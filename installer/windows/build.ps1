@@ -1,0 +1,30 @@
+# The bundle, the wheels and the installer for Windows, in dist\. Never run so far: see README.md.
+#   powershell -ExecutionPolicy Bypass -File installer\windows\build.ps1 [-Compiler clang-cl|cl]
+# Needs what run.ps1 needs, and Inno Setup 6 for the installer.
+param([ValidateSet("clang-cl", "cl")][string]$Compiler = "clang-cl")
+$ErrorActionPreference = "Stop"
+Set-Location (Join-Path $PSScriptRoot "..\..")
+$python = ".venv\Scripts\python.exe"
+function Run { & $args[0] $args[1..($args.Count - 1)]; if ($LASTEXITCODE -ne 0) { throw "$args failed ($LASTEXITCODE)" } }
+
+if (-not (Test-Path $python)) { Run py -3 -m venv .venv }
+Run $python -m pip install -q -c constraints.txt "pip>=25.1"
+Run $python -m pip install -q -c constraints.txt --group build
+$env:CC = $Compiler
+$env:CXX = $Compiler
+# Ninja, as on Linux: Visual Studio's generator would pass cl's flags to the tiers' files.
+$env:CMAKE_GENERATOR = "Ninja"
+$env:QT_QPA_PLATFORM = "offscreen"
+Run $python -m pip install -q -c constraints.txt pyside6-essentials
+Run $python installer\icons.py build\package\tessera.ico
+Run $python installer\package.py --bundle-only
+
+# The wheels that it was put together from are good by themselves: pip install dist\wheels\*.whl
+New-Item -ItemType Directory -Force dist\wheels | Out-Null
+Copy-Item build\package\wheels\*.whl dist\wheels\
+
+$version = (Select-String -Path pyproject.toml -Pattern '^version = "(.*)"').Matches[0].Groups[1].Value
+$compilers = @("${env:ProgramFiles(x86)}\Inno Setup 6\ISCC.exe", "$env:ProgramFiles\Inno Setup 6\ISCC.exe")
+$iscc = $compilers | Where-Object { Test-Path $_ } | Select-Object -First 1
+if (-not $iscc) { throw "Inno Setup 6 is missing: jrsoftware.org. The bundle is in dist\tessera." }
+Run $iscc "/DVersion=$version" installer\windows\tessera.iss
