@@ -47,7 +47,8 @@ EXCLUDED_MODULES = (
 
 # Files that come along with what is needed and are not needed themselves.
 PRUNED = (
-    "PySide6/Qt/translations/*",  # standard buttons have words of our own
+    "PySide6/Qt/translations/*[!N].qm",  # all but Qt's own words in the languages that we have
+    "PySide6/Qt/translations/qt[!b]*", "PySide6/Qt/translations/[!q]*",
     "PySide6/Qt/plugins/platforms/libq*egl*", "PySide6/Qt/plugins/platforms/libqlinuxfb*",
     "PySide6/Qt/plugins/platforms/libqvkkhr*", "PySide6/Qt/plugins/platforms/libqvnc*",
     "PySide6/Qt/plugins/platforms/libqminimal.so",
@@ -77,7 +78,7 @@ REQUIRED = (
     "PySide6/Qt/plugins/platforms/libqxcb.so", "PySide6/Qt/plugins/platforms/libqoffscreen.so",
     "PySide6/Qt/plugins/platforms/libqwayland*.so", "PySide6/Qt/plugins/wayland-shell-integration/libxdg-shell.so",
     "PySide6/Qt/plugins/imageformats/libqsvg.so", "PySide6/Qt/plugins/platformthemes/libqxdgdesktopportal.so",
-    "PySide6/Qt/plugins/tls/libqopensslbackend.so", "libxcb-cursor.so.0",
+    "PySide6/Qt/translations/qtbase_zh_CN.qm", "PySide6/Qt/plugins/tls/libqopensslbackend.so", "libxcb-cursor.so.0",
 )  # fmt: skip
 FORBIDDEN = ("*torch*", "*nvrtc*", "*Quick*", "*Qml*", "*WebEngine*", "*.cpp", "*/tests/*", "*.gguf")
 
