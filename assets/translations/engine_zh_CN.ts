@@ -960,6 +960,10 @@
       <translation>无法读取 {0} 中的预设（{1}）；只有内置预设可用。</translation>
     </message>
     <message>
+      <source>The processor's share of a step failed: {}.</source>
+      <translation>处理器负责的部分计算失败：{0}。</translation>
+    </message>
+    <message>
       <source>The prompt is empty.</source>
       <translation>提示为空。</translation>
     </message>

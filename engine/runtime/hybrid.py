@@ -11,7 +11,7 @@ from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
 from engine.models.graph import Experts, Graph
 from engine.runtime.binding import Binder
-from engine.runtime.devices.device import Device, WorkspaceNeed
+from engine.runtime.devices.device import Device, StepGraph, StepGraphs, WorkspaceNeed
 from engine.runtime.devices.streams import Event, InlineStream, Launch, Span, VirtualClock
 from engine.runtime.executor import LARGEST_MICRO_BATCH, Chunk, Executor, Interrupted, Logits, make_batch
 from engine.runtime.expert_slots import ExpertHeat
@@ -91,6 +91,7 @@ class HybridExecutor:
         self._cpu_stream = InlineStream(CPU, device.clock)
         self._step: Step | None = None
         self._rows = (0, 0)
+        self._graphs: StepGraphs | None = None
         self._stagings: Stagings = {}
         self._workspace = device.memory.reserve(max(device.memory.limit, _LEAST_WORKSPACE), "Workspace")
         self._sides: dict[bool, Side] = {}
@@ -135,6 +136,7 @@ class HybridExecutor:
         self.residency.set_tiles(tiles)
         self._tiles = Tiles(sizes)
         self._switch(placement, decode, sides, None)
+        self._graphs = self.device.new_graphs(decode, sides, self._kv.blocks)
         self.prefill_schedule = prefill
         self.apply_tables(placement.slots)
 
@@ -181,6 +183,9 @@ class HybridExecutor:
     def _switch(
         self, placement: Placement, schedule: Schedule | None, sides: dict[bool, Side], plain: Executor | None
     ) -> None:
+        if self._graphs is not None:
+            self._graphs.close()
+            self._graphs = None
         before, self._sides = self._sides, sides
         self.placement, self.schedule, self._plain = placement, schedule, plain
         if before:
@@ -260,7 +265,11 @@ class HybridExecutor:
         self._make_room(tokens, outputs)
         launch = Launch(self._now, spans=self.trace if self.trace is None or len(self.trace) < MOST_SPANS else None)
         schedule = self._prepare_streaming(tokens)
-        self._replay(schedule, launch, interrupted)
+        graph = self._graphs.step(self._step.batch) if self._graphs is not None and schedule is self.schedule else None
+        if graph is not None:
+            self._note_graph(graph, launch, began)
+        else:
+            self._replay(schedule, launch, interrupted)
         if launch.is_left or isinstance(launch.failure, StepLeft):
             raise Interrupted
         self._raise_failure(launch, tokens)
@@ -292,6 +301,19 @@ class HybridExecutor:
         for done in waiting:
             while not done.is_set_within(_GLANCE):
                 launch.is_left = launch.is_left or interrupted()
+
+    def _note_graph(self, graph: StepGraph, launch: Launch, began: float) -> None:
+        """What tasks would have told of a step that ran as a whole."""
+        for bank, ids in graph.used:
+            self.promoter.note(bank, ids)
+        spans = [Span("CPU", CPU, *span) for span in graph.cpu_spans]
+        ended = time.perf_counter()
+        if spans:
+            launch.busy["CPU"] = sum(span.end - span.begin for span in spans)
+        else:
+            launch.busy["GPU"] = ended - began
+        if launch.spans is not None:
+            launch.spans += [Span("GPU", COMPUTE, "captured step", began, ended), *spans]
 
     def _make_room(self, tokens: int, outputs: int) -> None:
         """Runs nothing for the batch: the programs make room for its values, which later would lose what is in them."""

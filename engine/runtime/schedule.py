@@ -108,20 +108,20 @@ class SegmentWork:
         """Operations between which something is to be done, and where the native program is cut."""
         ops = self.graph.ops[self.segment.begin : self.segment.end]
         assert not any(isinstance(op, SlotLookup | TileLookup) for op in ops[1:]), "a lookup begins a segment"
-        self._lookup = ops[0] if isinstance(ops[0], SlotLookup | TileLookup) else None
-        self._begin, self._end = self.side.span(ops[0])[0], self.side.span(ops[-1])[1]
+        self.lookup = ops[0] if isinstance(ops[0], SlotLookup | TileLookup) else None
+        self.begin, self.end = self.side.span(ops[0])[0], self.side.span(ops[-1])[1]
         cuts = [self.side.span(op)[0] for before, op in pairwise(ops) if op.item != before.item]
-        self._cuts = [self._begin, *cuts, self._end]
+        self._cuts = [self.begin, *cuts, self.end]
 
     def __call__(self) -> None:
         program, step = self.side.program.program, self.step()
         for handle, staging in self.inputs:
             if len(staging.rows):
                 program.write(handle, staging.rows)
-        if self._lookup is not None:
-            self._look_up(self._lookup)
+        if self.lookup is not None:
+            self._look_up(self.lookup)
         if self.side.on_device or step.tokens == 1:
-            program.run(self.side.pool, step.batch, self._begin, self._end)
+            program.run(self.side.pool, step.batch, self.begin, self.end)
         else:
             self._run_in_parts(step)
         if self.side.device is not None:

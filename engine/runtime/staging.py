@@ -18,7 +18,8 @@ class Staging:
 
     def __init__(self, name: str, width: int, is_ids: bool, memory: DeviceMemory | None) -> None:
         self.name = name
-        self._width = width
+        self.width = width
+        self.is_ids = is_ids
         self._type = np.int32 if is_ids else np.float32
         self._memory = memory
         self._region: Region | None = None
@@ -37,14 +38,14 @@ class Staging:
             return
         rows = 1 << (rows - 1).bit_length()
         if self._memory is None:
-            self._buffer = np.empty((rows, self._width), self._type)
+            self._buffer = np.empty((rows, self.width), self._type)
             self.capacity = rows
             return
-        size = rows * self._width * 4
+        size = rows * self.width * 4
         if self._region is None:
-            self._region = self._memory.reserve(MOST_ROWS * self._width * 4, "Staging")
+            self._region = self._memory.reserve(MOST_ROWS * self.width * 4, "Staging")
         self._region.resize(size)
-        self._buffer = self._region.view().view(self._type).reshape(rows, self._width)
+        self._buffer = self._region.view().view(self._type).reshape(rows, self.width)
         self.capacity = rows
 
     def put(self, rows: Any) -> int:
@@ -57,5 +58,5 @@ class Staging:
         if self._region is not None:
             self._region.release()
             self._region = None
-        self._buffer = self.rows = np.empty((0, self._width), self._type)
+        self._buffer = self.rows = np.empty((0, self.width), self._type)
         self.capacity = 0

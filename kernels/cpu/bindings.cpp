@@ -10,6 +10,7 @@ NB_MODULE(_cpu, m) {
       "Name of the best ISA tier this processor and operating system can run.");
   tessera::bind_matmul(m);
   tessera::bind_program(m);
+  tessera::bind_host_segment(m);
   tessera::bind_guard(m);
   tessera::bind_scan(m);
   tessera::bind_logits(m);

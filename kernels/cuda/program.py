@@ -27,7 +27,7 @@ from kernels.cuda.operations import (
     Operations,
     is_float,
 )
-from kernels.cuda.run import Run, Value, attend, multiply_experts
+from kernels.cuda.run import Run, StepRun, Value, attend, multiply_experts
 
 if TYPE_CHECKING:
     from kernels._cpu import Batch, Buffer, Floats, Ints, ThreadPool
@@ -359,6 +359,19 @@ class CudaProgram:
             for bank, kept in zip(self._banks, tables, strict=True):
                 bank.tables, bank.is_stale = kept, True
         return Footprint(memory.peak, frozenset(kernels.names))
+
+    def step_run(self, tokens: int, table_blocks: int, partitions: int) -> StepRun:
+        """For repeated steps of so many tokens; to be closed before the program is."""
+        operations = Operations(self.kernels, self.stream)
+        return StepRun(operations, self.memory, self._values, tokens, table_blocks, partitions)
+
+    def width(self, value: int) -> int:
+        return self._values[value].width
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """Of all values; a larger batch may move them."""
+        return tuple(value.address for value in self._values)
 
     def refresh(self) -> None:
         """Pointer tables as they are to be for what is launched next."""

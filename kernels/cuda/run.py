@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kernels.cuda.memory import Array, Memory
 from kernels.cuda.operations import (
     EXTENT_BYTES,
     K_TYPES,
     MATVEC_MOST,
+    PARTITION,
     QUERY_ROWS,
     Cache,
     ExpertTable,
@@ -25,7 +29,7 @@ from kernels.cuda.operations import (
 )
 
 if TYPE_CHECKING:
-    from kernels._cpu import Batch, Floats
+    from kernels._cpu import Batch, Floats, Ints
 
 
 @dataclass
@@ -61,6 +65,7 @@ class Run:
         self._tables = batch.block_tables
         self._scratch: dict[Hashable, int] = {}
         self._items: dict[int, Items] = {}  # by heads per KV head
+        self._made: set[Hashable] = set()  # scratch memory that holds what it is for
         for value in values:
             value.reserve(memory, max(self.n, self.output_count))
 
@@ -121,11 +126,12 @@ class Run:
     def rope_table(self, frequencies: Floats, magnitude: float) -> int:
         """Once per run for all layers that turn alike."""
         name = "rope", frequencies.tobytes(), magnitude
-        if name not in self._scratch:
-            table, pairs = self.scratch(name, self.n * 2 * frequencies.size * 4), frequencies.size
+        table, pairs = self.scratch(name, self.n * 2 * frequencies.size * 4), frequencies.size
+        if name not in self._made:
+            self._made.add(name)
             given = self._array(("frequencies", frequencies.tobytes()), lambda: frequencies)
             self.operations.rope_table(self.positions, given, table, self.n, pairs, magnitude)
-        return self._scratch[name]
+        return table
 
     # ---- activations as matrices take them ----
 
@@ -143,8 +149,89 @@ class Run:
 
     def forget_packed(self) -> None:
         """To be called when the rows may change."""
-        for name in [name for name in self._scratch if isinstance(name, tuple) and name[0] == "packed"]:
+        for name in self._packed_names():
             self._memory.free(self._scratch.pop(name))
+
+    def _packed_names(self) -> list[Hashable]:
+        return [name for name in self._scratch if isinstance(name, tuple) and name[0] == "packed"]
+
+
+class StepRun(Run):
+    """For one batch after another of `n` tokens, each with an output. What differs between them lies at fixed addresses
+    and no memory is given back, so that the launches of one pass can be captured and replayed for all.
+
+    Block tables have `table_blocks` columns; decode attention goes as far as `most_partitions`.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        memory: Memory,
+        values: list[Value],
+        n: int,
+        table_blocks: int,
+        most_partitions: int,
+    ) -> None:
+        self.operations = operations
+        self.n = self.output_count = n
+        self._memory, self._values = memory, values
+        self._scratch, self._items, self._made = {}, {}, set()
+        self._sizes: dict[Hashable, int] = {}
+        self._spare: defaultdict[int, list[int]] = defaultdict(list)  # by size: memory that a name no longer needs
+        self._table_blocks, self._most_partitions = table_blocks, most_partitions
+        self.block_bytes = 4 * n * (4 + table_blocks)
+        self.block = self.scratch("batch", self.block_bytes)
+        for value in values:
+            value.reserve(memory, n)
+
+    def begin_pass(self) -> None:
+        self._made.clear()
+
+    def scratch(self, name: Hashable, size: int) -> int:
+        if name not in self._scratch:
+            spare = self._spare[size]
+            self._scratch[name] = spare.pop() if spare else self._memory.allocate(max(1, size))
+            self._sizes[name] = size
+        return self._scratch[name]
+
+    def forget_packed(self) -> None:
+        for name in self._packed_names():
+            self._spare[self._sizes[name]].append(self._scratch.pop(name))
+
+    def close(self) -> None:
+        super().close()
+        for addresses in self._spare.values():
+            for address in addresses:
+                self._memory.free(address)
+        self._spare.clear()
+
+    def pack(self, batch: Batch) -> Ints:
+        """What `block` has to hold for a batch: tokens, positions, sequences, outputs, block tables."""
+        packed = np.zeros((4 + self._table_blocks) * self.n, np.int32)
+        for number, part in enumerate((batch.tokens, batch.positions, batch.sequences, batch.outputs)):
+            packed[number * self.n : (number + 1) * self.n] = part
+        tables = batch.block_tables
+        packed[4 * self.n :].reshape(self.n, -1)[: tables.shape[0], : tables.shape[1]] = tables
+        return packed
+
+    @property
+    def tokens(self) -> int:
+        return self.block
+
+    @property
+    def positions(self) -> int:
+        return self.block + 4 * self.n
+
+    @property
+    def outputs(self) -> int:
+        return self.block + 12 * self.n
+
+    @property
+    def places(self) -> Places:
+        return Places(self.positions, self.block + 8 * self.n, self.block + 16 * self.n, self._table_blocks)
+
+    def partitions(self, window: int) -> int:
+        return min(self._most_partitions, window // PARTITION + 2) if window else self._most_partitions
 
 
 def attend(run: Run, cache: Cache, q: int, out: int, heads: int, scale: float, window: int) -> None:

@@ -1,15 +1,16 @@
 // The part of the CUDA driver API that kernels/cuda/driver.py calls, and what an engine needs around it, over the
 // host's kernels: so that this layer is tested without a GPU. Each stream is a thread: work is asynchronous, host
 // functions run off the caller's thread, and a capture records instead of running. A graph runs its nodes one by one,
-// among those whose dependencies are done always the last captured: an order that was only accidental shows. Images are
-// not read: functions are found by name in this library. "Device" memory is host memory. A failed kernel poisons the
-// context, as on a GPU. Calls need a current context, memory is limited and counted, fresh memory is 0xff and what is
-// not mapped cannot be touched. stand_in_* are for tests: limits, failures, counts.
+// of those whose dependencies are done the last captured, or a random one: an order that was only accidental shows.
+// Images are not read: functions are found by name in this library. "Device" memory is host memory. A failed kernel
+// poisons the context, as on a GPU. Calls need a current context, memory is limited and counted, fresh memory is 0xff
+// and what is not mapped cannot be touched. stand_in_* are for tests: limits, failures, counts.
 #include "stand_in_driver.h"
 
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -30,6 +31,7 @@ using Entry = const char* (*)(unsigned, unsigned, unsigned, unsigned, unsigned, 
 std::mutex& failure_mutex = *new std::mutex;
 std::string& failure = *new std::string;
 int sticky = kSuccess;
+std::atomic<unsigned> graph_order{0};
 
 }  // namespace
 
@@ -56,12 +58,15 @@ struct Graph {
 
   void run() const {
     std::vector<bool> done(nodes.size(), false);
+    unsigned random = graph_order;
     for (size_t left = nodes.size(); left > 0; --left) {
-      size_t i = nodes.size();
-      while (i-- > 0) {
+      std::vector<size_t> ready;
+      for (size_t i = 0; i < nodes.size(); ++i) {
         const Frontier& after = nodes[i].after;
-        if (!done[i] && std::all_of(after.begin(), after.end(), [&](size_t n) { return done[n]; })) break;
+        if (!done[i] && std::all_of(after.begin(), after.end(), [&](size_t n) { return done[n]; })) ready.push_back(i);
       }
+      random ^= random << 13, random ^= random >> 17, random ^= random << 5;
+      const size_t i = random ? ready[random % ready.size()] : ready.back();
       nodes[i].task();
       done[i] = true;
     }
@@ -186,6 +191,9 @@ std::vector<uint64_t> copy_arguments(const unsigned* sizes, void** params) {
 }
 
 }  // namespace
+
+// 0: of a graph's nodes that may run, the last captured; else any, seeded so.
+API stand_in_set_graph_order(unsigned order) { return graph_order = order, kSuccess; }
 
 API cuInit(unsigned) { return kSuccess; }
 API cuGetErrorString(int code, const char** text) {

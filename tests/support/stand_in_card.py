@@ -36,6 +36,11 @@ def fail_allocation(number: int) -> None:
     stand_in().library.stand_in_fail_allocation(ctypes.c_size_t(number))
 
 
+def set_graph_order(order: int) -> None:
+    """0: of a graph's nodes that may run next, the last captured; else any, seeded so."""
+    stand_in().library.stand_in_set_graph_order(ctypes.c_uint(order))
+
+
 def charged() -> int:
     """Bytes that the driver counts as in use since `set_card`."""
     return _used() - _baseline

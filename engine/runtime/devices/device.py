@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.errors import EngineError
 from engine.runtime.devices.memory import DeviceMemory, Region
 from engine.runtime.devices.streams import Clock, Stream
-from kernels._cpu import Program, ThreadPool
+from kernels._cpu import Batch, Program, ThreadPool
 
 if TYPE_CHECKING:
     from engine.models.graph import Graph
     from engine.placement.hardware.card import CardFacts
     from engine.runtime.expert_slots import Ids
     from engine.runtime.lowering import CpuProgram
+    from engine.runtime.schedule import Schedule, Side
     from engine.runtime.staging import Staging
 
 _KINDS = ("auto", "cpu", "cuda", "emulated", "emulated-exact")
@@ -43,6 +44,26 @@ class WorkspaceNeed:
     outputs: int
     blocks: int  # of a sequence that fills the cache
     block_tokens: int
+
+
+class StepGraph(Protocol):
+    """A step of few tokens that a device ran as a whole."""
+
+    @property
+    def used(self) -> Iterator[tuple[str, Ids]]:
+        """Each bank, and the experts that the step used of it."""
+
+    @property
+    def cpu_spans(self) -> list[tuple[str, float, float]]:
+        """When each of the CPU's segments ran."""
+
+
+class StepGraphs(Protocol):
+    def step(self, batch: Batch) -> StepGraph | None:
+        """Runs a step to its end; None, with nothing done, where it has to be run task by task."""
+
+    def close(self) -> None:
+        """Before its programs and staging go."""
 
 
 class Device(Protocol):
@@ -76,6 +97,9 @@ class Device(Protocol):
 
     def set_table(self, program: CpuProgram, bank: str, slots: Ids) -> None:
         """Where the program finds a bank's experts from the next run on; -1: not here."""
+
+    def new_graphs(self, schedule: Schedule, sides: Mapping[bool, Side], table_blocks: int) -> StepGraphs | None:
+        """Steps of few tokens as a whole, where the device can; None: it runs tasks."""
 
     def new_staging(self, name: str, width: int, is_ids: bool, on_device: bool) -> Staging:
         """Where values wait that came here, or that left."""

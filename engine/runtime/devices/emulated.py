@@ -8,10 +8,10 @@ computes with the CPU's kernels ("fast": whole models), or with the CUDA source 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from engine.runtime.devices.device import LinkRates, WorkspaceNeed
+from engine.runtime.devices.device import LinkRates, StepGraphs, WorkspaceNeed
 from engine.runtime.devices.memory import DeviceMemory, Region
 from engine.runtime.devices.streams import Clock, Stream, VirtualClock, WallClock
 from engine.runtime.staging import Staging
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.placement.hardware.card import CardFacts
     from engine.runtime.expert_slots import Ids
     from engine.runtime.lowering import CpuProgram
+    from engine.runtime.schedule import Schedule, Side
 
 _SHORTEST_SLEEP = 1e-4  # shorter waits are saved up, because sleeping has a cost of its own
 
@@ -78,6 +79,9 @@ class EmulatedDevice:
         from kernels.cuda.program import CudaProgram
 
         cast(CudaProgram, program.program).set_expert_places(program.tables[bank], slots)
+
+    def new_graphs(self, schedule: Schedule, sides: Mapping[bool, Side], table_blocks: int) -> StepGraphs | None:
+        return None
 
     def new_staging(self, name: str, width: int, is_ids: bool, on_device: bool) -> Staging:
         return Staging(name, width, is_ids, self.memory if on_device else None)

@@ -1,26 +1,28 @@
 """The cuda device: memory, streams and copies of an NVIDIA GPU, through its driver.
 
 A task is launched from the thread of its stream and ends when the card has done it. Steps of few tokens are captured
-into CUDA graphs instead (engine/runtime/graphs.py).
+into CUDA graphs instead; see graphs.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from engine.placement.hardware.card import CardFacts
 from engine.runtime.devices.cuda.card import Card
 from engine.runtime.devices.cuda.copies import Copies, PinnedMemory, pinned_cap
+from engine.runtime.devices.cuda.graphs import MOST_GRAPHS, Graphs
 from engine.runtime.devices.cuda.memory import CudaMemory, CudaRegion
 from engine.runtime.devices.cuda.programs import largest_batches, new_program
 from engine.runtime.devices.cuda.staging import CudaStaging
-from engine.runtime.devices.device import LinkRates, WorkspaceNeed
+from engine.runtime.devices.device import LinkRates, StepGraphs, WorkspaceNeed
 from engine.runtime.devices.memory import DeviceMemory, Region
 from engine.runtime.devices.streams import Clock, Stream, WallClock
 from engine.runtime.expert_slots import Ids
 from engine.runtime.lowering import CpuProgram
+from engine.runtime.schedule import Schedule, Side
 from engine.runtime.staging import Staging
 from kernels._cpu import Program, ThreadPool
 from kernels.cuda.driver import Driver, DriverKernels
@@ -62,13 +64,17 @@ class CudaDevice:
         return cast(Program, new_program(self.card, self.kernels, cast(CudaRegion, workspace)))
 
     def workspace_bytes(self, program: CpuProgram, need: WorkspaceNeed) -> int:
-        return max(footprint.bytes for footprint in _footprints(program, need))
+        prompt, few = _footprints(program, need)
+        return prompt.bytes + MOST_GRAPHS * few.bytes
 
     def forget(self, program: CpuProgram) -> None:
         cast(CudaProgram, program.program).close()
 
     def set_table(self, program: CpuProgram, bank: str, slots: Ids) -> None:
         cast(CudaProgram, program.program).set_expert_places(program.tables[bank], slots)
+
+    def new_graphs(self, schedule: Schedule, sides: Mapping[bool, Side], table_blocks: int) -> StepGraphs | None:
+        return Graphs(self.card, self.pinned, schedule, sides, table_blocks)
 
     def new_staging(self, name: str, width: int, is_ids: bool, on_device: bool) -> Staging:
         return CudaStaging(name, width, is_ids, self.card, self.pinned, self.chunks if on_device else None)

@@ -31,10 +31,10 @@ class CudaStaging(Staging):
         if rows <= self.capacity:
             return
         rows = 1 << (rows - 1).bit_length()
-        size = 4 * rows * self._width
+        size = 4 * rows * self.width
         if self._cuda is not None:
             if self._region is None:
-                self._region = self._cuda.reserve(MOST_ROWS * self._width * 4, "Staging")
+                self._region = self._cuda.reserve(MOST_ROWS * self.width * 4, "Staging")
             self._region.resize(size)
         if self.host is not None:
             self._pinned.free(self.host)
@@ -45,13 +45,18 @@ class CudaStaging(Staging):
     def host_rows(self, count: int) -> Rows:
         """The first rows of `host`."""
         assert self.host is not None
-        rows: Rows = self.host.bytes.view(self._type).reshape(-1, self._width)[:count]
+        rows: Rows = self.host.bytes.view(self._type).reshape(-1, self.width)[:count]
         return rows
 
     def device_rows(self, count: int) -> DeviceRows:
         region = cast(CudaRegion, self._region)
         memory = DriverMemory(self._card.driver, self._card.streams["compute"])
-        return DeviceRows(memory, region.view().address, (count, self._width), self._type)
+        return DeviceRows(memory, region.view().address, (count, self.width), self._type)
+
+    @property
+    def address(self) -> int:
+        """Where rows are in the card's memory."""
+        return cast(CudaRegion, self._region).address
 
     def put(self, rows: Any) -> int:
         stream = self._card.streams["activations"]
@@ -78,4 +83,4 @@ class CudaStaging(Staging):
         if isinstance(self._region, Region):
             self._region.release()
         self._region = None
-        self.rows = np.empty((0, self._width), self._type)
+        self.rows = np.empty((0, self.width), self._type)

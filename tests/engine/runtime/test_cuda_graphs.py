@@ -1,0 +1,269 @@
+"""Captured steps over the stand-in driver: the same numbers as tasks one by one, replayed, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.errors import EngineError
+from engine.memory.sequence_state import SequenceState
+from engine.runtime.devices.cuda.graphs import MOST_GRAPHS, Graphs
+from engine.runtime.executor import Chunk
+from engine.runtime.expert_slots import Promotion
+from engine.runtime.placement import Placement
+from engine.runtime.schedule import Schedule
+from kernels.cuda.driver import Driver
+from kernels.cuda.kernel_set import LaunchError
+from tests.support.hybrid_model import HybridModel, banks_of, items_of
+from tests.support.logit_bounds import bounds
+from tests.support.native_model import Logits, NativeModel
+from tests.support.stand_in_card import calls, charged, no_compiler, open_card, set_card, set_graph_order
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+MODELS = {
+    "dense": TinyModel("llama", "Q8_0", layers=2, feed_forward=256, vocabulary=256),
+    "experts": TinyModel("qwen3moe", "Q8_0", layers=2, feed_forward=256, experts=4, vocabulary=256),
+}
+TOKENS = np.random.default_rng(4).integers(0, 256, 18).tolist()
+PROMPT = 10
+
+
+@pytest.fixture(autouse=True, scope="module")
+def card() -> Iterator[None]:
+    with no_compiler():
+        yield
+    set_card()
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def shape(request: pytest.FixtureRequest) -> TinyModel:
+    return MODELS[request.param]
+
+
+@pytest.fixture
+def model(shape: TinyModel, tiny_models: Write, tmp_path: Path) -> Iterator[HybridModel]:
+    set_card()
+    model = HybridModel(tiny_models(shape), context=64, device=open_card(tmp_path))
+    model.place(mixed(model))
+    yield model
+    model.close()
+    assert charged() == 0
+
+
+@pytest.fixture(scope="module")
+def reference(shape: TinyModel, tiny_models: Write) -> Logits:
+    return NativeModel(tiny_models(shape)).logits(TOKENS)
+
+
+def mixed(model: HybridModel) -> Placement:
+    """The first layer's attention stays on the CPU, and so do half of the experts or the last feed-forward block."""
+    items = [i for i in items_of(model.graph) if i not in ("embedding", "blk.0.attn", "blk.1.ffn")]
+    return Placement(frozenset(items), dict.fromkeys(banks_of(model.graph), 2))
+
+
+def near(rows: Logits, reference: Logits, shape: TinyModel) -> bool:
+    limit, wrong = bounds(reference, "Q8_0", shape.layers), rows - reference
+    return bool(np.sqrt(np.mean(wrong**2)) <= limit.rms and np.abs(wrong).max() <= limit.largest)
+
+
+def decode(model: HybridModel, steps: int = len(TOKENS) - PROMPT) -> tuple[SequenceState, Logits]:
+    state = model.new_state()
+    model.extend(state, TOKENS[:PROMPT])
+    return state, np.concatenate([model.extend(state, [t]) for t in TOKENS[PROMPT : PROMPT + steps]])
+
+
+def counted(function: str, work: Callable[[], object]) -> int:
+    before = calls(function)
+    work()
+    return calls(function) - before
+
+
+def test_replayed_steps_give_the_cpus_logits(model: HybridModel, shape: TinyModel, reference: Logits) -> None:
+    steps = len(TOKENS) - PROMPT
+    state, rows = decode(model)
+    assert near(rows, reference[PROMPT:], shape)
+    state.truncate(PROMPT)
+    replay = lambda: model.extend(state, TOKENS[PROMPT : PROMPT + 1])  # noqa: E731
+    launches = counted("cuLaunchKernel", replay)
+    assert launches == 0, "nothing is launched from Python any more"
+    state.truncate(PROMPT)
+    assert counted("cuGraphLaunch", replay) == 1
+    assert steps > 2
+    state.release()
+
+
+def test_tasks_one_by_one_give_the_same_bits(model: HybridModel) -> None:
+    """The same kernels on the same numbers."""
+    model.executor.promoter.is_enabled = False  # experts that move are rounded elsewhere
+    state, captured = decode(model)
+    state.release()
+    graphs = model.executor._graphs
+    assert isinstance(graphs, Graphs) and not graphs.is_refused
+    graphs.is_refused = True
+    state, alone = decode(model)
+    state.release()
+    assert np.array_equal(captured, alone)
+
+
+def test_promotions_need_no_new_capture(tiny_models: Write, tmp_path: Path) -> None:
+    shape = MODELS["experts"]
+    path = tiny_models(shape)
+    reference = NativeModel(path).logits(TOKENS)
+    model = HybridModel(path, context=64, device=open_card(tmp_path))
+    model.place(mixed(model))
+    model.executor.promoter.is_enabled = False
+    state, _ = decode(model, 3)
+
+    def go_on() -> None:
+        for number, token in enumerate(TOKENS[PROMPT + 3 :]):
+            tables = {bank: memory.table for bank, memory in model.executor.residency.banks.items()}
+            absent = {bank: int(np.flatnonzero(table.absent)[0]) for bank, table in tables.items()}
+            model.executor.promoter.begin([Promotion(bank, e, number % 2) for bank, e in absent.items()])
+            model.executor.promoter.finish()
+            assert near(model.extend(state, [token]), reference[state.length - 1 : state.length], shape)
+
+    assert counted("cuStreamBeginCapture_v2", go_on) == 0
+    assert model.executor.promoter.promoted >= 2 * 5
+    state.release()
+    model.close()
+
+
+def test_every_wait_is_needed_in_a_graph(model: HybridModel, shape: TinyModel, reference: Logits) -> None:
+    """The stand-in runs a graph's nodes in any order that the events allow: without one of them, logits are wrong."""
+    executor = model.executor
+    executor.promoter.is_enabled = False
+    intact = executor.schedule
+    assert intact is not None and executor._graphs is not None
+
+    def is_right(schedule: Schedule) -> bool:
+        executor._graphs.close()
+        executor.schedule = schedule
+        executor._graphs = model.device.new_graphs(schedule, executor._sides, model.pool.blocks)
+        state = model.new_state()
+        model.extend(state, TOKENS[: PROMPT + 3])
+        model.extend(state, [TOKENS[PROMPT + 3]])  # put on the streams; the next one is captured
+        right = True
+        for order in range(9):
+            begin = PROMPT + order % 3  # other values than the step before
+            state.truncate(begin)
+            set_graph_order(order)
+            right &= near(model.extend(state, [TOKENS[begin]]), reference[begin : begin + 1], shape)
+        set_graph_order(0)
+        state.release()
+        return right
+
+    assert is_right(intact)
+    events = [event for tasks in intact.streams.values() for task in tasks for event in task.waits]
+    missed = [event for event in events if is_right(intact.without(event))]
+    assert len(events) >= 6 and not missed, f"{len(missed)} of {len(events)}"
+    executor.schedule = intact
+
+
+def test_uses_are_counted(tiny_models: Write, tmp_path: Path) -> None:
+    """Of captured steps as of others: every token's experts, in every bank."""
+    model = HybridModel(tiny_models(MODELS["experts"]), context=64, device=open_card(tmp_path))
+    model.place(mixed(model))
+    model.executor.promoter.is_enabled = False
+    seen = []
+    note = model.executor.heat.note
+    model.executor.heat.note = lambda used: (seen.append({b: i.copy() for b, i in used.items()}), note(used))[1]  # type: ignore[method-assign]
+    state, _ = decode(model)
+    state.release()
+    captured, seen[:] = seen[:], []
+    assert model.executor._graphs is not None
+    model.executor._graphs.is_refused = True  # type: ignore[attr-defined]
+    state, _ = decode(model)
+    state.release()
+    assert len(captured) == len(seen) and all(
+        np.array_equal(a[bank], b[bank]) for a, b in zip(captured, seen, strict=True) for bank in b
+    )
+    model.close()
+
+
+def test_several_sequences_in_one_step(model: HybridModel, shape: TinyModel, reference: Logits) -> None:
+    states = [model.new_state() for _ in range(3)]
+    for length, state in zip((4, 7, 9), states, strict=True):
+        model.extend(state, TOKENS[:length])
+    for _ in range(4):
+        for state in states:
+            state.reserve(1)
+        chunks = [Chunk(state, [TOKENS[state.length]], 0) for state in states]
+        rows = model.executor.run(chunks).copy()
+        for row, state in zip(rows, states, strict=True):
+            state.commit([TOKENS[state.length]])
+            assert near(row[None], reference[state.length - 1 : state.length], shape)
+    for state in states:
+        state.release()
+
+
+def test_prompts_in_between_keep_graphs_right(model: HybridModel, shape: TinyModel, reference: Logits) -> None:
+    """They use memory of the same region, and may move values."""
+    state, _ = decode(model, 4)
+    for length in (12, 16, 17):
+        other = model.new_state()
+        model.extend(other, TOKENS[:length])
+        other.release()
+        row = model.extend(state, [TOKENS[state.length]])
+        assert near(row, reference[state.length - 1 : state.length], shape)
+    state.release()
+
+
+def test_only_some_graphs_are_kept(model: HybridModel) -> None:
+    graphs = model.executor._graphs
+    assert isinstance(graphs, Graphs)
+    states = [model.new_state() for _ in range(MOST_GRAPHS + 2)]
+    for count in range(1, len(states) + 1):
+        for state in states[:count]:
+            state.reserve(1)
+        model.executor.run([Chunk(state, [5], 0) for state in states[:count]])
+        assert len(graphs._graphs) <= MOST_GRAPHS
+    for state in states:
+        state.release()
+
+
+def test_without_pinned_memory_nothing_is_captured(
+    shape: TinyModel, tiny_models: Write, reference: Logits, tmp_path: Path
+) -> None:
+    set_card(pinned=0)
+    model = HybridModel(tiny_models(shape), context=64, device=open_card(tmp_path))
+    model.place(mixed(model))
+
+    def run() -> None:
+        state, rows = decode(model)
+        assert near(rows, reference[PROMPT:], shape)
+        state.release()
+
+    assert counted("cuGraphLaunch", run) == 0
+    model.close()
+    set_card()
+
+
+def test_a_driver_that_captures_nothing(
+    model: HybridModel, shape: TinyModel, reference: Logits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Driver.make
+
+    def refuse(self: Driver, function: str, *args: object) -> int:
+        if function == "cuGraphInstantiateWithFlags":
+            raise LaunchError("not supported")
+        return real(self, function, *args)
+
+    monkeypatch.setattr(Driver, "make", refuse)
+    state, rows = decode(model)
+    assert near(rows, reference[PROMPT:], shape)
+    state.release()
+
+
+def test_the_processors_share_may_fail(model: HybridModel, shape: TinyModel, reference: Logits) -> None:
+    """A token that is in no table: the step ends with an error, and the next one is right."""
+    state, _ = decode(model, 3)
+    state.reserve(1)
+    with pytest.raises(EngineError, match=r"processor's share of a step failed: .*token 9999 is outside the table"):
+        model.executor.run([Chunk(state, [9999], 0)])
+    row = model.extend(state, [TOKENS[state.length]])
+    assert near(row, reference[state.length - 1 : state.length], shape)
+    state.release()
