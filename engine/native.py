@@ -65,8 +65,7 @@ class NativeBackend:
 
     @property
     def held_bytes(self) -> int:
-        pool = self.model.pool
-        return (pool.blocks - pool.free_blocks) * pool.bytes_per_block
+        return self.model.pool.held_bytes
 
     @property
     def is_busy(self) -> bool:
@@ -146,7 +145,8 @@ def load_native(
         graph = build_graph(spec)
         kv_type = QuantType[options.kv_type.upper()]
         per_token = KVPool.bytes_per_token(graph.kv_layers, kv_type)
-        context, context_warnings = _context_length(spec, per_token, options.context_length, freed)
+        states = KVPool.bytes_of_states(graph.kv_layers)
+        context, context_warnings = _context_length(spec, per_token, options.context_length, freed - states)
         progress(0.2, "Reading the vocabulary")
         threads = options.threads or default_threads()
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without our lock.

@@ -73,6 +73,8 @@ class Session:
         for sequence, chunk in work:
             sequence.state.commit(chunk.tokens)
             if chunk.outputs:
+                if not sequence.generated:
+                    self._cache.remember(sequence.state)
                 self._accept(sequence, logits[row])
             else:
                 self._emit(PrefillProgress(sequence.request_id, sequence.state.length, sequence.prompt_tokens))

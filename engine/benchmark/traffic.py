@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.models.graph import Embed, Experts, Graph, Linear, Router, SelectRows
+from engine.models.graph import Embed, Experts, Graph, HeadLinear, KVLayer, Linear, Router, SelectRows, StateLayer
 
 _KV_VALUE_BYTES = 2.0  # F16
 
@@ -43,8 +43,9 @@ def decode_bytes(graph: Graph, experts_used: int, depth: int, kv_value_bytes: fl
             total += tensor.nbytes * experts_used / tensor.count
         else:
             total += tensor.nbytes
-    values = sum(layer.kv_heads * sum(layer.rows) for layer in graph.kv_layers)
-    return total + depth * values * kv_value_bytes
+    values = sum(layer.kv_heads * sum(layer.rows) for layer in graph.kv_layers if isinstance(layer, KVLayer))
+    states = sum(layer.tail_values + layer.state_values for layer in graph.kv_layers if isinstance(layer, StateLayer))
+    return total + depth * values * kv_value_bytes + 2 * 4 * states  # a state is read and written
 
 
 def prefill_products(graph: Graph, experts_used: int) -> float:
@@ -56,6 +57,8 @@ def prefill_products(graph: Graph, experts_used: int) -> float:
         if isinstance(op, Experts):
             shapes = [graph.weights[name] for name in (op.gate, op.up, op.down)]
             total += experts_used * sum(shape.rows * shape.cols for shape in shapes)
+        elif isinstance(op, HeadLinear):
+            total += op.heads * op.rows * graph.weights[op.weight].cols
         elif isinstance(op, Linear):
             total += sum(graph.weights[name].rows * graph.weights[name].cols for name in op.weights)
     return total

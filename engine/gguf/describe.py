@@ -20,7 +20,7 @@ from engine.gguf.roles import TensorRole, tensor_role
 from engine.hub.facts import ModelFacts, model_facts, text
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
-from engine.models.spec import ExpertsSpec
+from engine.models.spec import DeltaNetSpec, ExpertsSpec
 from kernels import _cpu
 
 _FIRST_ITEMS = 8  # of an array
@@ -170,23 +170,27 @@ def _native_spec(file: GGUFFile) -> tuple[ModelSpec | None, str]:
 
 
 def _summary(spec: ModelSpec) -> SpecSummary:
-    first = spec.layers[0]
+    attends = [layer.attention for layer in spec.layers if not isinstance(layer.attention, DeltaNetSpec)]
+    attention = attends[0] if attends else None
     experts = next((layer.feed_forward for layer in spec.layers if isinstance(layer.feed_forward, ExpertsSpec)), None)
-    rope = first.attention.rope
-    scaling = "yarn" if rope.yarn else "factors" if rope.factors else "linear" if rope.scale != 1 else "none"
+    turns = "none"
+    if attention is not None:
+        rope = attention.rope
+        scaling = "yarn" if rope.yarn else "factors" if rope.factors else "linear" if rope.scale != 1 else "none"
+        turns = f"{rope.mode}, base {rope.base:g}, scaling {scaling}"
     return SpecSummary(
         layers=len(spec.layers),
         width=spec.width,
         vocabulary=spec.vocabulary_size,
         context_length=spec.context_length,
-        heads=first.attention.heads,
-        kv_heads=first.attention.kv_heads,
-        head_dim=first.attention.key_dim,
-        feed_forward=first.feed_forward.width,
+        heads=attention.heads if attention else 0,
+        kv_heads=attention.kv_heads if attention else 0,
+        head_dim=attention.key_dim if attention else 0,
+        feed_forward=spec.layers[0].feed_forward.width,
         experts=experts.count if experts else 0,
         experts_used=experts.used if experts else 0,
         tied_output=spec.tied_output,
-        rope=f"{rope.mode}, base {rope.base:g}, scaling {scaling}",
+        rope=turns,
     )
 
 

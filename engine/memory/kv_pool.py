@@ -4,6 +4,9 @@ A block number means the same in every layer: block b of a layer holds keys and 
 positions, [kv_heads, block_tokens, dim]. Blocks carry a reference count, so that sequences with the same beginning
 share them; who wants to write to a shared block copies it first.
 
+Recurrent layers keep a state of fixed size instead, in slots that are handed out and counted alike. A slot is written
+once, from another: a step leaves what it began with, and whoever shares it keeps it.
+
 Each layer's memory is an anonymous mapping of its own, which the system commits page by page as tokens arrive. Low
 block numbers are handed out first, so that what is used stays together. A layer's memory can be elsewhere, such as on
 the device that computes its attention.
@@ -23,7 +26,7 @@ import numpy.typing as npt
 from engine.errors import OutOfMemoryError
 from engine.gguf import QuantType
 from engine.memory.available import format_bytes
-from engine.models.graph import KVLayer
+from engine.models.graph import STATE_SLOTS, KVLayer, StateLayer
 
 BLOCK_TOKENS = 32
 
@@ -48,40 +51,72 @@ class KVPool:
 
     def __init__(
         self,
-        layers: Sequence[KVLayer],
+        layers: Sequence[KVLayer | StateLayer],
         blocks: int,
         quant_type: QuantType = QuantType.F16,
         block_tokens: int = BLOCK_TOKENS,
+        slots: int = STATE_SLOTS,
     ) -> None:
         self.blocks = blocks
         self.block_tokens = block_tokens
         self.quant_type = quant_type
+        self._kinds = tuple(layers)
         self._sizes = [_cell_bytes(layer, quant_type, block_tokens) for layer in layers]  # of each layer's arrays
-        self.bytes_per_block = sum(map(sum, self._sizes))
-        self._layers: list[Sequence[Cells | CellMemory]] = [_map_arrays(sizes, blocks) for sizes in self._sizes]
-        self._references = [0] * blocks
-        self._free = list(range(blocks))  # a heap: the lowest number first
+        self.bytes_per_block = sum(sum(sizes) for sizes, layer in self._sized() if isinstance(layer, KVLayer))
+        self.bytes_per_slot = sum(sum(sizes) for sizes, layer in self._sized() if isinstance(layer, StateLayer))
+        counts = [slots if isinstance(layer, StateLayer) else blocks for layer in layers]
+        self._layers: list[Sequence[Cells | CellMemory]] = [
+            _map_arrays(sizes, count) for sizes, count in zip(self._sizes, counts, strict=True)
+        ]
+        self._blocks = _Counted(blocks)
+        self.slots = _Counted(slots if self.bytes_per_slot else 0)
+
+    def _sized(self) -> Iterable[tuple[tuple[int, ...], KVLayer | StateLayer]]:
+        return zip(self._sizes, self._kinds, strict=True)
+
+    def _counted(self, layer: KVLayer | StateLayer) -> _Counted:
+        """What a layer's memory consists of: blocks, or slots."""
+        return self.slots if isinstance(layer, StateLayer) else self._blocks
 
     @staticmethod
-    def bytes_per_token(layers: Sequence[KVLayer], quant_type: QuantType = QuantType.F16) -> int:
-        return sum(sum(_cell_bytes(layer, quant_type, 1)) for layer in layers)
+    def bytes_per_token(layers: Sequence[KVLayer | StateLayer], quant_type: QuantType = QuantType.F16) -> int:
+        return sum(sum(_cell_bytes(layer, quant_type, 1)) for layer in layers if isinstance(layer, KVLayer))
+
+    @staticmethod
+    def bytes_of_states(layers: Sequence[KVLayer | StateLayer]) -> int:
+        """Of all slots, whatever the context."""
+        states = (layer for layer in layers if isinstance(layer, StateLayer))
+        return STATE_SLOTS * sum(4 * (layer.tail_values + layer.state_values) for layer in states)
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a sequence's state has parts that cannot be cut back to an earlier position."""
+        return self.slots.count > 0
 
     @property
     def free_blocks(self) -> int:
-        return len(self._free)
+        return self._blocks.free
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the blocks and slots in use."""
+        used_slots = self.slots.count - self.slots.free
+        return (self.blocks - self.free_blocks) * self.bytes_per_block + used_slots * self.bytes_per_slot
 
     def is_moved(self, index: int) -> bool:
         """Whether a layer's memory is elsewhere."""
         return not isinstance(self._layers[index][0], np.ndarray)
 
     def layer(self, index: int) -> tuple[Any, ...]:
-        """Keys and values of one layer, each [blocks, bytes of a block], for the program that computes with them; of a
-        latent layer its keys alone."""
+        """Keys and values of one layer, each [blocks, bytes of a block], for the program that computes with them.
+
+        Of a latent layer its keys alone; of a recurrent layer its convolution's tails and its states, [slots, bytes].
+        """
         return tuple(array if isinstance(array, np.ndarray) else array.view() for array in self._layers[index])
 
     def layer_bytes(self, index: int) -> tuple[int, ...]:
         """Of each of a layer's arrays."""
-        return tuple(self.blocks * size for size in self._sizes[index])
+        return tuple(self._counted(self._kinds[index]).count * size for size in self._sizes[index])
 
     def move_layer(self, index: int, *memory: CellMemory) -> None:
         """From now on the layer lives in `memory`, of the same sizes; what is in use is copied there."""
@@ -91,15 +126,16 @@ class KVPool:
 
     def move_layer_home(self, index: int) -> None:
         """Back into RAM. OutOfMemoryError, with nothing changed, if there is no room."""
-        arrays = _map_arrays(self._sizes[index], self.blocks)
+        arrays = _map_arrays(self._sizes[index], self._counted(self._kinds[index]).count)
         for array, cells in zip(arrays, self._read_used(index), strict=True):
             array.reshape(-1)[: len(cells)] = cells
         self._layers[index] = arrays
 
     def _read_used(self, index: int) -> Iterator[Cells]:
-        """The bytes of all blocks in use, of each of a layer's arrays."""
+        """The bytes of all blocks or slots in use, of each of a layer's arrays."""
+        counted = self._counted(self._kinds[index])
         for memory, size in zip(self._layers[index], self._sizes[index], strict=True):
-            used = self._used_blocks * size
+            used = counted.used * size
             if isinstance(memory, np.ndarray):
                 yield memory.reshape(-1)[:used]
             else:
@@ -107,53 +143,83 @@ class KVPool:
                 memory.read(0, cells)
                 yield cells
 
-    @property
-    def _used_blocks(self) -> int:
-        """All blocks in use lie below this number."""
-        return max((block + 1 for block, count in enumerate(self._references) if count), default=0)
-
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
 
     def allocate(self) -> int:
         """A free block with one reference. IndexError when none is left: ask `free_blocks` first."""
-        block = heapq.heappop(self._free)
-        self._references[block] = 1
-        return block
+        return self._blocks.allocate()
 
     def retain(self, block: int) -> None:
-        assert self._references[block] > 0, block
-        self._references[block] += 1
+        self._blocks.retain(block)
 
     def release(self, block: int) -> None:
-        assert self._references[block] > 0, block
-        self._references[block] -= 1
-        if self._references[block] == 0:
-            heapq.heappush(self._free, block)
+        self._blocks.release(block)
 
     def is_shared(self, block: int) -> bool:
-        return self._references[block] > 1
+        return self._blocks.references[block] > 1
 
     def copy(self, source: int, target: int) -> None:
         """Copies a block's keys and values in every layer."""
-        for arrays, sizes in zip(self._layers, self._sizes, strict=True):
+        for arrays, (sizes, layer) in zip(self._layers, self._sized(), strict=True):
+            if isinstance(layer, StateLayer):
+                continue
             for array, size in zip(arrays, sizes, strict=True):
                 if isinstance(array, np.ndarray):
                     array[target] = array[source]
                 else:
                     array.copy(source * size, target * size, size)
 
-    def check_integrity(self, tables: Iterable[Sequence[int]]) -> None:
-        """AssertionError unless `tables`, all that are alive, account for every block that is not free."""
-        counted = Counter(block for table in tables for block in table)
-        assert all(self._references[block] == counted[block] for block in range(self.blocks)), "references differ"
-        assert len(self._free) == len(set(self._free)), "a block is free twice"
-        assert all(self._references[block] == 0 for block in self._free), "a free block is in use"
-        assert len(self._free) + len(counted) == self.blocks, "free + used differs from all"
+    def check_integrity(self, tables: Iterable[Sequence[int]], slots: Iterable[int] = ()) -> None:
+        """AssertionError unless `tables` and `slots`, all that are alive, account for what is not free."""
+        self._blocks.check_integrity(block for table in tables for block in table)
+        self.slots.check_integrity(slots)
 
 
-def _cell_bytes(layer: KVLayer, quant_type: QuantType, tokens: int) -> tuple[int, ...]:
-    """Bytes of `tokens` positions in each of the layer's arrays."""
+class _Counted:
+    """Numbers from 0 on, handed out lowest first, with reference counts: blocks, or slots."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.references = [0] * count
+        self._free = list(range(count))  # a heap: the lowest number first
+
+    @property
+    def free(self) -> int:
+        return len(self._free)
+
+    @property
+    def used(self) -> int:
+        """All that are in use lie below this number."""
+        return max((index + 1 for index, count in enumerate(self.references) if count), default=0)
+
+    def allocate(self) -> int:
+        index = heapq.heappop(self._free)
+        self.references[index] = 1
+        return index
+
+    def retain(self, index: int) -> None:
+        assert self.references[index] > 0, index
+        self.references[index] += 1
+
+    def release(self, index: int) -> None:
+        assert self.references[index] > 0, index
+        self.references[index] -= 1
+        if self.references[index] == 0:
+            heapq.heappush(self._free, index)
+
+    def check_integrity(self, alive: Iterable[int]) -> None:
+        counted = Counter(alive)
+        assert all(self.references[index] == counted[index] for index in range(self.count)), "references differ"
+        assert len(self._free) == len(set(self._free)), "one is free twice"
+        assert all(self.references[index] == 0 for index in self._free), "a free one is in use"
+        assert len(self._free) + len(counted) == self.count, "free + used differs from all"
+
+
+def _cell_bytes(layer: KVLayer | StateLayer, quant_type: QuantType, tokens: int) -> tuple[int, ...]:
+    """Bytes of `tokens` positions in each of the layer's arrays; of a recurrent layer, of a slot."""
+    if isinstance(layer, StateLayer):
+        return 4 * layer.tail_values, 4 * layer.state_values
     return tuple(layer.kv_heads * tokens * quant_type.row_bytes(row) for row in layer.rows)
 
 

@@ -27,7 +27,7 @@ class PrefixCache:
         The last token is left out because its logits are needed. A kept state that goes no further than that is
         handed over, any other is forked and stays.
         """
-        lengths = [common_prefix(state.tokens, tokens[:-1]) for state in self._states]
+        lengths = [state.reusable(common_prefix(state.tokens, tokens[:-1])) for state in self._states]
         if not lengths or max(lengths) == 0:
             return SequenceState(self._pool)
         best = int(np.argmax(lengths))
@@ -37,14 +37,21 @@ class PrefixCache:
         self._states.append(state)
         return state.fork(lengths[best])
 
+    def remember(self, state: SequenceState) -> None:
+        """Keeps a fork of a state that will go on, where it could not be cut back to this position later."""
+        if self._pool.is_recurrent and self._pool.slots.free:
+            self.keep(state.fork())
+
     def keep(self, state: SequenceState) -> None:
-        """Takes over `state`. One that it continues, or that continues it, needs no second place."""
+        """Takes over `state`. One that it continues needs no second place, where it can be cut back to it."""
         if state.length == 0:
             state.release()
             return
+        state.drop_reserved()
         self._states.append(state)
         for other in self._states[:-1]:
-            if common_prefix(other.tokens, state.tokens) == other.length:
+            length = common_prefix(other.tokens, state.tokens)
+            if length == other.length == state.reusable(length):
                 self._drop(other)
         while len(self._states) > self._limit:
             self.evict()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from engine.errors import FormatError, UnsupportedError
 from engine.gguf import QuantType
+from engine.models.delta_net import delta_net
 from engine.models.graph import (
     GLU,
     Add,
@@ -23,9 +24,19 @@ from engine.models.graph import (
     Rope,
     Router,
     SelectRows,
+    SplitHeads,
+    StateLayer,
 )
 from engine.models.latent import latent_attention
-from engine.models.spec import AttentionSpec, DenseSpec, ExpertsSpec, LatentSpec, ModelSpec, TensorShape
+from engine.models.spec import (
+    AttentionSpec,
+    DeltaNetSpec,
+    DenseSpec,
+    ExpertsSpec,
+    LatentSpec,
+    ModelSpec,
+    TensorShape,
+)
 
 
 def build_graph(spec: ModelSpec) -> Graph:
@@ -44,17 +55,20 @@ def build_graph(spec: ModelSpec) -> Graph:
     return b.finish(logits)
 
 
-def _attention(b: Builder, index: int, spec: AttentionSpec | LatentSpec, x: str, *, select: bool) -> str:
+def _attention(b: Builder, index: int, spec: AttentionSpec | LatentSpec | DeltaNetSpec, x: str, *, select: bool) -> str:
     """x + attention(norm(x)). In the last layer only the rows asked for go on (`select`)."""
     blk = f"blk.{index}"
     b.item = f"{blk}.attn"
     normed = b.rms_norm(x, f"{blk}.attn_norm.weight", f"{blk}.attn_norm")
+    output = f"{blk}.attn_output"
     if isinstance(spec, LatentSpec):
         mixed = latent_attention(b, index, spec, normed, select=select)
+    elif isinstance(spec, DeltaNetSpec):
+        mixed, output = delta_net(b, index, spec, normed, select=select), f"{blk}.ssm_out"
     else:
         mixed = _grouped_attention(b, index, spec, normed, select=select)
     x = b.select_rows(x) if select else x
-    (out,) = b.linear(mixed, {f"{blk}.attn_output": (f"{blk}.attn_out", b.spec.width)})
+    (out,) = b.linear(mixed, {output: (f"{blk}.attn_out", b.spec.width)})
     return b.add(x, out, f"{blk}.attn_residual")
 
 
@@ -65,11 +79,14 @@ def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str,
     q, k, v = b.linear(
         normed,
         {
-            f"{blk}.attn_q": (f"{blk}.q", spec.heads * spec.key_dim),
+            f"{blk}.attn_q": (f"{blk}.q", spec.heads * spec.key_dim * (2 if spec.gated else 1)),
             f"{blk}.attn_k": (f"{blk}.k", key_width),
             f"{blk}.attn_v": (f"{blk}.v", value_width),
         },
     )
+    gate = ""
+    if spec.gated:
+        q, gate = b.split_heads(q, {f"{blk}.query": spec.key_dim, f"{blk}.query_gate": spec.key_dim}, spec.heads)
     if spec.qk_norm:
         q = b.rms_norm(q, f"{blk}.attn_q_norm.weight", f"{blk}.q_normed", group=spec.key_dim)
         k = b.rms_norm(k, f"{blk}.attn_k_norm.weight", f"{blk}.k_normed", group=spec.key_dim)
@@ -78,13 +95,19 @@ def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str,
     mixed = b.value(f"{blk}.attn_mixed", spec.heads * spec.value_dim)
     b.kv_layers.append(KVLayer(spec.kv_heads, spec.key_dim, spec.value_dim, spec.window))
     b.add_op(Attention(b.item, q, k, v, index, mixed, spec.heads, spec.scale, spec.window))
-    return b.select_rows(mixed) if select else mixed
+    if select:
+        mixed, gate = b.select_rows(mixed), gate and b.select_rows(gate)
+    if not gate:
+        return mixed
+    opened = b.value(f"{blk}.attn_opened", spec.heads * spec.value_dim)
+    b.add_op(GLU(b.item, gate, mixed, opened, "sigmoid"))
+    return opened
 
 
 def _feed_forward(b: Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str) -> str:
     blk = f"blk.{index}"
     b.item = f"{blk}.ffn"
-    normed = b.rms_norm(x, f"{blk}.ffn_norm.weight", f"{blk}.ffn_norm")
+    normed = b.rms_norm(x, f"{blk}.{b.spec.ffn_norm}.weight", f"{blk}.ffn_norm")
     out = _dense(b, blk, spec, normed) if isinstance(spec, DenseSpec) else _experts(b, blk, spec, normed)
     return b.add(x, out, f"{blk}.ffn_residual")
 
@@ -134,7 +157,7 @@ class Builder:
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
         self.item = ""
-        self.kv_layers: list[KVLayer] = []
+        self.kv_layers: list[KVLayer | StateLayer] = []
         self._ops: list[Op] = []
         self._values: dict[str, int] = {}
         self._weights: dict[str, TensorShape] = {}
@@ -196,6 +219,12 @@ class Builder:
             outs.append(self.value(out, width))
         self.add_op(Linear(self.item, x, tuple(weights), tuple(biases), tuple(outs)))
         return tuple(outs)
+
+    def split_heads(self, x: str, parts: dict[str, int], heads: int) -> tuple[str, ...]:
+        """Each entry: a new value → how many values of each head it takes."""
+        outs = tuple(self.value(out, heads * size) for out, size in parts.items())
+        self.add_op(SplitHeads(self.item, x, outs, tuple(parts.values()), heads))
+        return outs
 
     def add(self, a: str, b: str, out: str) -> str:
         self.value(out, self._values[a])

@@ -18,6 +18,10 @@ class Family:
     rope_mode: RopeMode = "norm"
     qk_norm: bool = False  # q and k are RMS-normalised per head before they turn
     latent: bool = False  # multi-head latent attention
+    recurrent: bool = False  # layers may be gated delta nets
+    tiled_value_heads: bool = False  # delta nets deal their value heads out to key heads in turn
+    gated_attention: bool = False  # each head has a gate, in the same matrix as its query
+    ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward block
     activation: Activation = "silu"
     experts: bool = False  # layers with a router (`ffn_gate_inp`) may occur
     gating: Gating = "softmax"

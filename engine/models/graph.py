@@ -117,6 +117,52 @@ class Attention(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class SplitHeads(Op):
+    """Consecutive parts of every head of x, of `sizes` values, go to `outs`; parts with the same out follow each other
+    there, each with all its heads."""
+
+    WRITES = ("outs",)
+
+    x: str
+    outs: tuple[str, ...]
+    sizes: tuple[int, ...]
+    heads: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShortConv(Op):
+    """silu of a convolution over the last few positions, each channel by itself; `layer` keeps the last inputs."""
+
+    x: str
+    weight: str
+    out: str
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRule(Op):
+    """The gated delta rule (arXiv:2412.06464) over `layer`'s state; x holds all heads' queries, keys, then values.
+
+    `tiled`: value head h belongs to key head h % key_heads, else to h / (value_heads / key_heads).
+    """
+
+    READS = ("x", "alpha", "beta")
+
+    x: str
+    alpha: str
+    beta: str
+    weights: tuple[str, str]  # a, dt: one value per value head each
+    layer: int
+    out: str
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    tiled: bool
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
 class GLU(Op):
     """activation(gate) × up. The gate may be narrower: each of its values then stands for as many neighbours of up."""
 
@@ -201,12 +247,23 @@ class KVLayer:
         return (self.key_dim,) if self.latent else (self.key_dim, self.value_dim)
 
 
+STATE_SLOTS = 4  # of a recurrent layer: a sequence reads one and writes one; two more can be returned to
+
+
+@dataclass(frozen=True, slots=True)
+class StateLayer:
+    """What a recurrent layer keeps of a whole sequence, in float32: the last inputs of its convolution, its state."""
+
+    tail_values: int
+    state_values: int
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """`values` gives each value's width, `weights` each tensor used, `kv_layers` the cache of each layer."""
+    """`values` gives each value's width, `weights` each tensor used, `kv_layers` what each layer remembers."""
 
     ops: tuple[Op, ...]
     values: Mapping[str, int]
     weights: Mapping[str, TensorShape]
-    kv_layers: tuple[KVLayer, ...]
+    kv_layers: tuple[KVLayer | StateLayer, ...]
     logits: str

@@ -18,6 +18,7 @@ from engine.models.family import Family
 from engine.models.keys import Keys
 from engine.models.spec import (
     AttentionSpec,
+    DeltaNetSpec,
     DenseSpec,
     ExpertsSpec,
     Gating,
@@ -65,6 +66,7 @@ class SpecReader:
             layers=tuple(self._layer(index, factors) for index in range(self.blocks)),
             tensors=self.tensors,
             tied_output="output.weight" not in self.tensors,
+            ffn_norm=self.family.ffn_norm,
             warnings=tuple(dict.fromkeys(self.warnings)),
         )
 
@@ -88,13 +90,13 @@ class SpecReader:
         width = self._agreed("feed_forward_length", self._tensor(f"{blk}.ffn_gate.weight").rows, index)
         return LayerSpec(attention, DenseSpec(width, self.family.activation))
 
-    def _attention(self, index: int, rope_factors: tuple[float, ...]) -> AttentionSpec | LatentSpec:
+    def _attention(self, index: int, rope_factors: tuple[float, ...]) -> AttentionSpec | LatentSpec | DeltaNetSpec:
         blk = f"blk.{index}"
         heads = self.keys.per_layer("attention.head_count", index, self.blocks)
         kv_heads = self.keys.per_layer("attention.head_count_kv", index, self.blocks, default=heads)
         if heads % kv_heads:
             raise self._broken(f"{heads} heads cannot share {kv_heads} key-value heads evenly")
-        key_dim = self._head_dim(f"{blk}.attn_q.weight", heads)
+        key_dim = self._head_dim(f"{blk}.attn_q.weight", 2 * heads if self.family.gated_attention else heads)
         if key_dim != self._head_dim(f"{blk}.attn_k.weight", kv_heads):
             raise self._broken(f"“{blk}.attn_q.weight” and “{blk}.attn_k.weight” disagree on the size of a head")
         return AttentionSpec(
@@ -105,6 +107,7 @@ class SpecReader:
             scale=self.keys.number("attention.scale", 0.0) or 1.0 / math.sqrt(key_dim),
             rope=self._rope(key_dim, rope_factors),
             qk_norm=self.family.qk_norm,
+            gated=self.family.gated_attention,
         )
 
     def _experts(self, blk: str) -> ExpertsSpec:

@@ -91,7 +91,8 @@ def yarn_sharpening(factor: float, multiplier: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Grouped-query attention of one layer; `window` 0 sees every earlier position."""
+    """Grouped-query attention of one layer; `window` 0 sees every earlier position. `gated`: the query's matrix holds a
+    gate behind each head's query, whose sigmoid what the head mixes is multiplied by."""
 
     heads: int
     kv_heads: int
@@ -101,6 +102,7 @@ class AttentionSpec:
     rope: RopeSpec
     qk_norm: bool = False
     window: int = 0
+    gated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,28 @@ class LatentSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DeltaNetSpec:
+    """Gated delta net of one layer, see `engine.models.delta_net`. `taps`: positions that its convolution sees."""
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    taps: int
+    tiled: bool
+
+    @property
+    def inner(self) -> int:
+        """Values per token of all value heads."""
+        return self.value_heads * self.value_dim
+
+    @property
+    def channels(self) -> int:
+        """Values per token of all queries, keys and values."""
+        return 2 * self.key_heads * self.key_dim + self.inner
+
+
+@dataclass(frozen=True, slots=True)
 class DenseSpec:
     """down(activation(gate · x) × up · x)."""
 
@@ -160,7 +184,7 @@ class ExpertsSpec:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    attention: AttentionSpec | LatentSpec
+    attention: AttentionSpec | LatentSpec | DeltaNetSpec
     feed_forward: DenseSpec | ExpertsSpec
 
 
@@ -178,6 +202,7 @@ class ModelSpec:
     layers: tuple[LayerSpec, ...]
     tensors: Mapping[str, TensorShape]
     tied_output: bool  # the output projection is the embedding table
+    ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward block
     warnings: tuple[str, ...] = ()
 
     @property

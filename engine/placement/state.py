@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from engine.models.graph import STATE_SLOTS
+
 F16_BYTES = 2.0
 Q8_0_BYTES = 34 / 32
 
@@ -22,7 +24,8 @@ class StateShape:
     """One layer's part of a SequenceState.
 
     FULL and WINDOW keep `kv_heads × (key_dim + value_dim)` values per position. LATENT keeps `key_dim` values (the
-    compressed row with its rotary part); values are read out of the same row. RECURRENT keeps `recurrent_bytes`.
+    compressed row with its rotary part); values are read out of the same row. RECURRENT keeps `recurrent_bytes` per
+    slot.
     """
 
     kind: StateKind
@@ -46,8 +49,12 @@ class StateShape:
         return self.kv_heads * (self.key_dim + self.value_dim)
 
     def bytes(self, context: int, value_bytes: float = F16_BYTES) -> int:
-        """Memory held for one sequence. `value_bytes`: of one cached value (F16_BYTES, Q8_0_BYTES)."""
-        return int(self.positions(context) * self.values_per_position * value_bytes) + self.recurrent_bytes
+        """Memory held for a context. `value_bytes`: of one cached value (F16_BYTES, Q8_0_BYTES).
+
+        Recurrent states are kept in slots, of which there is a fixed number.
+        """
+        cache = int(self.positions(context) * self.values_per_position * value_bytes)
+        return cache + STATE_SLOTS * self.recurrent_bytes
 
     def read_bytes(self, depth: int, value_bytes: float = F16_BYTES) -> int:
         """Memory traffic of one decode step at this depth; a recurrent state is read and written."""

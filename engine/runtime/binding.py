@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
-from engine.models.graph import Experts, Graph, Op
+from engine.models.graph import Experts, Graph, Op, StateLayer
 from engine.runtime.devices.memory import Bytes, Region
 from engine.runtime.lowering import CpuProgram
 from engine.runtime.placement import HITS, STREAMED, Placement, buffer_of
@@ -40,9 +40,9 @@ class Binder:
 
     def _bind_caches(self, program: CpuProgram, on_device: bool) -> None:
         """Those that this side's attention works with."""
-        for index, handle in enumerate(program.kv_layers):
+        for index in range(len(program.kv_layers)):
             if self._kv.is_moved(index) is on_device:
-                program.program.bind_kv(handle, *self._kv.layer(index))
+                bind_layer(program, self._graph, self._kv, index)
 
     def _memory_of(self, op: Op, tiles: Sequence[Sequence[Region]]) -> Mapping[str, Bytes]:
         """The device's memory of the weights that an operation reads."""
@@ -59,3 +59,10 @@ class Binder:
         else:
             held = self._residency.item_weights(op.item)
         return {name: held[name.partition("#")[0]] for name in names}
+
+
+def bind_layer(program: CpuProgram, graph: Graph, pool: KVPool, index: int) -> None:
+    """Gives a layer of `program` what it remembers sequences in."""
+    is_state = isinstance(graph.kv_layers[index], StateLayer)
+    bind = program.program.bind_state if is_state else program.program.bind_kv
+    bind(program.kv_layers[index], *pool.layer(index))

@@ -134,4 +134,8 @@ def make_batch(chunks: Sequence[Chunk]) -> Batch:
         sequences.extend([row] * count)
     widest = max(len(chunk.state.block_table) for chunk in chunks)
     tables = [[*chunk.state.block_table, *[0] * (widest - len(chunk.state.block_table))] for chunk in chunks]
-    return Batch(*(np.array(part, np.int32) for part in (tokens, positions, sequences, tables, outputs)))
+    parts = [tokens, positions, sequences, tables, outputs]
+    slots = [chunk.state.slots for chunk in chunks]
+    if slots[0]:
+        parts.append(slots)
+    return Batch(*(np.array(part, np.int32) for part in parts))

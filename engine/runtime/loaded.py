@@ -12,6 +12,7 @@ from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
 from engine.memory.weight_store import WeightStore
 from engine.models import ModelSpec
 from engine.models.graph import Graph
+from engine.runtime.binding import bind_layer
 from engine.runtime.devices import Device
 from engine.runtime.executor import Executor
 from engine.runtime.hybrid import HybridExecutor
@@ -86,8 +87,8 @@ def assemble(
     program = capture(graph, kv_type=kv_type, block_tokens=BLOCK_TOKENS, tier=tier)
     weights = WeightStore(gguf)
     weights.bind(program.program, program.weights)
-    for index, handle in enumerate(program.kv_layers):
-        program.program.bind_kv(handle, *pool.layer(index))
+    for index in range(len(graph.kv_layers)):
+        bind_layer(program, graph, pool, index)
     threads_pool = _cpu.ThreadPool(threads)
     if device is not None:
         hybrid = HybridExecutor(graph, device, weights, pool, threads_pool, tier=tier)

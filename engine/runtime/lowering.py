@@ -18,16 +18,21 @@ from engine.models.graph import (
     GLU,
     Add,
     Attention,
+    DeltaRule,
     Embed,
     Experts,
     Graph,
     HeadLinear,
+    KVLayer,
     Linear,
     Op,
     RMSNorm,
     Rope,
     Router,
     SelectRows,
+    ShortConv,
+    SplitHeads,
+    StateLayer,
 )
 from engine.runtime.placement import HITS, MISSES, SlotLookup, TileLookup
 
@@ -126,10 +131,13 @@ class _Capture:
         self.weights = {
             name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
         }
-        self.kv_layers = tuple(
-            program.kv_layer(kv.kv_heads, kv.key_dim, kv.value_dim, self.kv_type, self.block_tokens, kv.latent)
-            for kv in self.graph.kv_layers
-        )
+        self.kv_layers = tuple(self._memory(layer) for layer in self.graph.kv_layers)
+
+    def _memory(self, layer: KVLayer | StateLayer) -> int:
+        if isinstance(layer, StateLayer):
+            return self.program.state_layer(layer.tail_values, layer.state_values)
+        dims = layer.kv_heads, layer.key_dim, layer.value_dim
+        return self.program.kv_layer(*dims, self.kv_type, self.block_tokens, layer.latent)
 
     def finish(self) -> CpuProgram:
         starts = []
@@ -196,6 +204,23 @@ class _Capture:
     def _(self, op: Attention) -> None:
         q, k, v, out = (self.values[name] for name in (op.q, op.k, op.v, op.out))
         self.program.attention(q, k, v, self.kv_layers[op.layer], out, op.heads, op.scale, op.window)
+
+    @emit.register
+    def _(self, op: SplitHeads) -> None:
+        outs = [self.values[name] for name in op.outs]
+        self.program.split_heads(self.values[op.x], outs, list(op.sizes), op.heads)
+
+    @emit.register
+    def _(self, op: ShortConv) -> None:
+        x, out, weight = self.values[op.x], self.values[op.out], self.weights[op.weight]
+        self.program.short_conv(x, weight, out, self.kv_layers[op.layer])
+
+    @emit.register
+    def _(self, op: DeltaRule) -> None:
+        x, alpha, beta, out = (self.values[name] for name in (op.x, op.alpha, op.beta, op.out))
+        a, dt = (self.weights[name] for name in op.weights)
+        dims = op.key_heads, op.value_heads, op.key_dim, op.value_dim
+        self.program.delta_rule(x, alpha, beta, a, dt, out, self.kv_layers[op.layer], *dims, op.tiled, op.epsilon)
 
     @emit.register
     def _(self, op: GLU) -> None:

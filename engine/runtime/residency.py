@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
-from engine.models.graph import Attention, Experts, Graph
+from engine.models.graph import Attention, DeltaRule, Experts, Graph
 from engine.runtime.devices.device import Device
 from engine.runtime.devices.memory import Bytes, DeviceMemory, Region
 from engine.runtime.expert_slots import SlotTable
@@ -69,7 +69,7 @@ class Residency:
             if isinstance(op, Experts):
                 self._experts[op.item] = op
                 continue
-            if isinstance(op, Attention):
+            if isinstance(op, Attention | DeltaRule):
                 self._layers[op.item].append(op.layer)
             for name in op_weights(op):
                 self._tensors[op.item][name] = graph.weights[name].nbytes

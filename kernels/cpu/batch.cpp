@@ -22,12 +22,14 @@ void check_range(const char* name, const std::vector<int32_t>& values, int64_t e
 }  // namespace
 
 Batch::Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::vector<int32_t> sequences,
-             std::vector<int32_t> block_tables, int sequence_count, int table_blocks, std::vector<int32_t> outputs)
+             std::vector<int32_t> block_tables, int sequence_count, int table_blocks, std::vector<int32_t> outputs,
+             std::vector<int32_t> slots)
     : tokens_(std::move(tokens)),
       positions_(std::move(positions)),
       sequences_(std::move(sequences)),
       block_tables_(std::move(block_tables)),
       outputs_(std::move(outputs)),
+      slots_(std::move(slots)),
       sequence_count_(sequence_count),
       table_blocks_(table_blocks) {
   const size_t n = tokens_.size();
@@ -37,6 +39,8 @@ Batch::Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::v
   if (sequences_.size() != n)
     refuse(std::to_string(n) + " tokens, but " + std::to_string(sequences_.size()) + " sequences");
   if (outputs_.size() > n) refuse("more outputs than tokens");
+  if (!slots_.empty() && slots_.size() != 2 * static_cast<size_t>(sequence_count_))
+    refuse(std::to_string(sequence_count_) + " sequences, but " + std::to_string(slots_.size()) + " slots");
   constexpr int64_t kAny = std::numeric_limits<int32_t>::max();
   check_range("tokens", tokens_, kAny);
   check_range("positions", positions_, int64_t{1} << 30);  // leaves room to add lengths
@@ -82,6 +86,23 @@ void Batch::check_cache(int block_tokens, int blocks) const {
   }
   std::sort(rows.begin(), rows.end());
   if (std::adjacent_find(rows.begin(), rows.end()) != rows.end()) refuse("two tokens would write the same cache row");
+}
+
+void Batch::check_slots(int slots) const {
+  if (slots_.empty()) refuse("a recurrent layer needs slots");
+  std::vector<int> written;
+  for (const Span& span : spans_) {
+    const Slots own = this->slots(span.sequence);
+    if (own.source < -1 || own.source >= slots || own.target < 0 || own.target >= slots)
+      refuse("sequence " + std::to_string(span.sequence) + " names slots " + std::to_string(own.source) + " and " +
+             std::to_string(own.target) + ", but there are " + std::to_string(slots));
+    written.push_back(own.target);
+  }
+  for (const Span& span : spans_)
+    for (size_t i = 0; i < spans_.size(); ++i)
+      if (spans_[i].sequence != span.sequence &&
+          (written[i] == this->slots(span.sequence).source || written[i] == this->slots(span.sequence).target))
+        refuse("two sequences would share slot " + std::to_string(written[i]));
 }
 
 }  // namespace tessera

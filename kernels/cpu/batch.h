@@ -9,13 +9,19 @@ namespace tessera {
 class Batch {
  public:
   // tokens, positions, sequences: [n], n >= 1; block_tables: [sequence_count, table_blocks], row-major, entries no
-  // token needs may be anything; outputs: indices of tokens. Throws std::invalid_argument.
+  // token needs may be anything; outputs: indices of tokens; slots: [sequence_count, 2], where recurrent layers have
+  // each sequence's state (-1: it begins here) and where they leave it, or empty. Throws std::invalid_argument.
   Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::vector<int32_t> sequences,
-        std::vector<int32_t> block_tables, int sequence_count, int table_blocks, std::vector<int32_t> outputs);
+        std::vector<int32_t> block_tables, int sequence_count, int table_blocks, std::vector<int32_t> outputs,
+        std::vector<int32_t> slots = {});
 
   // The tokens of one sequence: order()[first … first + count), positions rising.
   struct Span {
     int sequence, first, count, last_position;
+  };
+
+  struct Slots {
+    int source, target;
   };
 
   int size() const { return static_cast<int>(tokens_.size()); }
@@ -28,6 +34,11 @@ class Batch {
   const int32_t* block_table(int sequence) const {
     return block_tables_.data() + static_cast<size_t>(sequence) * static_cast<size_t>(table_blocks_);
   }
+  Slots slots(int sequence) const {
+    const auto at = 2 * static_cast<size_t>(sequence);
+    return {slots_[at], slots_[at + 1]};
+  }
+  const std::vector<int32_t>& all_slots() const { return slots_; }
   int table_blocks() const { return table_blocks_; }
   int sequence_count() const { return sequence_count_; }
   int largest_token() const { return largest_token_; }
@@ -35,9 +46,12 @@ class Batch {
   // Throws std::invalid_argument unless every position fits its block table, every block it needs is one of the
   // pool's `blocks`, and no two tokens share a cache row.
   void check_cache(int block_tokens, int blocks) const;
+  // Throws std::invalid_argument unless every sequence with tokens has slots among `slots`, and none writes one that
+  // another reads or writes.
+  void check_slots(int slots) const;
 
  private:
-  std::vector<int32_t> tokens_, positions_, sequences_, block_tables_, outputs_;
+  std::vector<int32_t> tokens_, positions_, sequences_, block_tables_, outputs_, slots_;
   int sequence_count_, table_blocks_, largest_token_ = 0;
   std::vector<int32_t> order_;
   std::vector<Span> spans_;

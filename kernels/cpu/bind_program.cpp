@@ -88,6 +88,14 @@ void bind_handles(nb::class_<Program>& program) {
             self.bind_kv(handle, k.data, k.size, v.data, v.size, k.owner, v.owner);
           },
           "handle"_a, "keys"_a, "values"_a = nb::none())
+      .def("state_layer", &Program::state_layer, "tail_values"_a, "state_values"_a)
+      .def(
+          "bind_state",
+          [](Program& self, Handle handle, nb::handle tails, nb::handle states) {
+            const Held t = hold(tails, true), s = hold(states, true);
+            self.bind_state(handle, t.data, t.size, s.data, s.size, t.owner, s.owner);
+          },
+          "handle"_a, "tails"_a, "states"_a)
       .def("expert_mask", &Program::expert_mask, "experts"_a)
       .def(
           "set_expert_mask",
@@ -139,6 +147,17 @@ void bind_operations(nb::class_<Program>& program) {
       .def("add", &Program::add, "a"_a, "b"_a, "out"_a)
       .def("scale", &Program::scale, "x"_a, "factor"_a)
       .def("select_rows", &Program::select_rows, "x"_a, "out"_a)
+      .def("split_heads", &Program::split_heads, "x"_a, "outs"_a, "sizes"_a, "heads"_a)
+      .def("short_conv", &Program::short_conv, "x"_a, "weight"_a, "out"_a, "state"_a)
+      .def(
+          "delta_rule",
+          [](Program& self, Handle x, Handle alpha, Handle beta, Handle a, Handle dt, Handle out, Handle state,
+             int key_heads, int value_heads, int key_dim, int value_dim, bool tiled, float eps) {
+            self.delta_rule(
+                {x, alpha, beta, a, dt, out, state, key_heads, value_heads, key_dim, value_dim, tiled, eps});
+          },
+          "x"_a, "alpha"_a, "beta"_a, "a"_a, "dt"_a, "out"_a, "state"_a, "key_heads"_a, "value_heads"_a, "key_dim"_a,
+          "value_dim"_a, "tiled"_a, "eps"_a)
       .def("finish", &Program::finish, "fuse"_a = true);
 }
 
@@ -175,14 +194,16 @@ void bind_program(nb::module_& m) {
       .def(
           "__init__",
           [](Batch* self, const Ints& tokens, const Ints& positions, const Ints& sequences, const IntTable& tables,
-             const Ints& outputs) {
+             const Ints& outputs, const std::optional<IntTable>& slots) {
             if (tables.shape(0) > (1u << 20) || tables.shape(1) > (1u << 24))
               throw std::invalid_argument("batch: block_tables is too large");
-            new (self) Batch(copy(tokens), copy(positions), copy(sequences),
-                             std::vector<int32_t>(tables.data(), tables.data() + tables.size()),
-                             static_cast<int>(tables.shape(0)), static_cast<int>(tables.shape(1)), copy(outputs));
+            new (self) Batch(
+                copy(tokens), copy(positions), copy(sequences),
+                std::vector<int32_t>(tables.data(), tables.data() + tables.size()), static_cast<int>(tables.shape(0)),
+                static_cast<int>(tables.shape(1)), copy(outputs),
+                slots ? std::vector<int32_t>(slots->data(), slots->data() + slots->size()) : std::vector<int32_t>());
           },
-          "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a)
+          "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a, "slots"_a = nb::none())
       .def("__len__", &Batch::size)
       .def_prop_ro("tokens", [](const Batch& self) { return ints(self.tokens().data(), {self.tokens().size()}); })
       .def_prop_ro("positions",
@@ -194,6 +215,8 @@ void bind_program(nb::module_& m) {
                      return ints(self.block_table(0), {static_cast<size_t>(self.sequence_count()),
                                                        static_cast<size_t>(self.table_blocks())});
                    })
+      .def_prop_ro("slots",
+                   [](const Batch& self) { return ints(self.all_slots().data(), {self.all_slots().size() / 2, 2}); })
       .def_prop_ro("outputs", [](const Batch& self) { return ints(self.outputs().data(), {self.outputs().size()}); });
 
   nb::class_<Program> program(m, "Program");

@@ -13,8 +13,9 @@ Overloaded(F...) -> Overloaded<F...>;
 }  // namespace
 
 const char* operation_name(const Operation& operation) {
-  static const char* const names[] = {"embed", "rms_norm", "linear",  "head_linear", "rope",  "attention",
-                                      "glu",   "router",   "experts", "add",         "scale", "select_rows"};
+  static const char* const names[] = {"embed",     "rms_norm",    "linear",      "head_linear", "rope",
+                                      "attention", "glu",         "router",      "experts",     "add",
+                                      "scale",     "select_rows", "split_heads", "short_conv",  "delta_rule"};
   static_assert(std::variant_size_v<OperationBody> == sizeof names / sizeof *names);
   return names[operation.body.index()];
 }
@@ -33,6 +34,9 @@ Handles values_read(const Operation& operation) {
                         [](const Add& o) { return Handles{o.a, o.b}; },
                         [](const Scale& o) { return Handles{o.x}; },
                         [](const SelectRows& o) { return Handles{o.x}; },
+                        [](const SplitHeads& o) { return Handles{o.x}; },
+                        [](const ShortConv& o) { return Handles{o.x}; },
+                        [](const DeltaRule& o) { return Handles{o.x, o.alpha, o.beta}; },
                     },
                     operation.body);
 }
@@ -40,6 +44,7 @@ Handles values_read(const Operation& operation) {
 Handles values_written(const Operation& operation) {
   return std::visit(Overloaded{
                         [](const Linear& o) { return o.outs; },
+                        [](const SplitHeads& o) { return o.outs; },
                         [](const Rope& o) { return Handles{o.x}; },
                         [](const Router& o) { return Handles{o.out_ids, o.out_weights}; },
                         [](const Scale& o) { return Handles{o.x}; },
@@ -59,6 +64,8 @@ Handles weights_used(const Operation& operation) {
                           return used;
                         },
                         [](const HeadLinear& o) { return Handles{o.weight}; },
+                        [](const ShortConv& o) { return Handles{o.weight}; },
+                        [](const DeltaRule& o) { return Handles{o.a, o.dt}; },
                         [](const Router& o) { return o.bias == kNone ? Handles{} : Handles{o.bias}; },
                         [](const Experts& o) { return Handles{o.gate, o.up, o.down}; },
                         [](const auto&) { return Handles{}; },

@@ -65,6 +65,23 @@ struct Experts {
 struct Add {
   Handle a, b, out;
 };
+// Consecutive parts of every head of x, of `sizes` values, go to `outs`; parts with the same out follow each other
+// there, each with all its heads.
+struct SplitHeads {
+  Handle x;
+  std::vector<Handle> outs;
+  std::vector<int> sizes;
+  int heads;
+};
+struct ShortConv {
+  Handle x, weight, out, state;
+};
+struct DeltaRule {
+  Handle x, alpha, beta, a, dt, out, state;  // x: all heads' queries, all keys, all values
+  int key_heads, value_heads, key_dim, value_dim;
+  bool tiled;  // value head h belongs to key head h % key_heads, not to h / (value_heads / key_heads)
+  float epsilon;
+};
 struct Scale {
   Handle x;
   float factor;
@@ -73,8 +90,8 @@ struct SelectRows {
   Handle x, out;
 };
 
-using OperationBody =
-    std::variant<Embed, RmsNorm, Linear, HeadLinear, Rope, Attention, Glu, Router, Experts, Add, Scale, SelectRows>;
+using OperationBody = std::variant<Embed, RmsNorm, Linear, HeadLinear, Rope, Attention, Glu, Router, Experts, Add,
+                                   Scale, SelectRows, SplitHeads, ShortConv, DeltaRule>;
 
 struct Operation {
   OperationBody body;

@@ -140,6 +140,36 @@ void Program::bind_kv(Handle handle, uint8_t* keys, size_t keys_size, uint8_t* v
   kv.values_owner = std::move(values_owner);
 }
 
+Handle Program::state_layer(int tail_values, int state_values) {
+  check_recording("state_layer");
+  const std::string what = named("state_layer", static_cast<Handle>(state_layers_.size()));
+  check_size(what + ": tail_values", tail_values);
+  check_size(what + ": state_values", state_values);
+  check_count(state_layers_.size());
+  state_layers_.push_back({tail_values, state_values, nullptr, nullptr, 0, nullptr, nullptr});
+  return static_cast<Handle>(state_layers_.size() - 1);
+}
+
+void Program::bind_state(Handle handle, uint8_t* tails, size_t tails_size, uint8_t* states, size_t states_size,
+                         Owner tails_owner, Owner states_owner) {
+  check_idle("bind_state");
+  StateLayer& layer = at(state_layers_, handle, "state_layer");
+  const std::string what = "bind_state: " + named("state_layer", handle);
+  const size_t tail = sizeof(float) * static_cast<size_t>(layer.tail_values);
+  const size_t state = sizeof(float) * static_cast<size_t>(layer.state_values);
+  const size_t slots = tails_size / tail;
+  if (slots < 1 || slots > (1u << 20) || tails_size != slots * tail || states_size != slots * state)
+    refuse(what + " takes slots of " + std::to_string(tail) + " bytes of tails and " + std::to_string(state) +
+           " of states, not " + std::to_string(tails_size) + " and " + std::to_string(states_size));
+  if ((reinterpret_cast<uintptr_t>(tails) | reinterpret_cast<uintptr_t>(states)) % 4 != 0)
+    refuse(what + ": tails and states must lie at multiples of 4 bytes");
+  layer.tails = reinterpret_cast<float*>(tails);
+  layer.states = reinterpret_cast<float*>(states);
+  layer.slots = static_cast<int>(slots);
+  layer.tails_owner = std::move(tails_owner);
+  layer.states_owner = std::move(states_owner);
+}
+
 Handle Program::expert_mask(int experts) {
   check_recording("expert_mask");
   check_size("expert_mask: experts", experts, 1 << 14);

@@ -70,6 +70,15 @@ struct KvLayer {
   }
 };
 
+// What a recurrent layer keeps of a sequence, in slots: the tail of its inputs, and its state.
+struct StateLayer {
+  int tail_values, state_values;
+  float* tails = nullptr;
+  float* states = nullptr;
+  int slots = 0;
+  Owner tails_owner, states_owner;
+};
+
 // Which experts a program computes itself; the others contribute nothing.
 struct ExpertMask {
   std::vector<uint8_t> present;  // one per expert
@@ -96,6 +105,9 @@ class Program {
   Handle kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens, bool latent);
   void bind_kv(Handle handle, uint8_t* keys, size_t keys_size, uint8_t* values, size_t values_size, Owner keys_owner,
                Owner values_owner);
+  Handle state_layer(int tail_values, int state_values);
+  void bind_state(Handle handle, uint8_t* tails, size_t tails_size, uint8_t* states, size_t states_size,
+                  Owner tails_owner, Owner states_owner);
   Handle expert_mask(int experts);
   void set_expert_mask(Handle handle, std::vector<uint8_t> present);
 
@@ -115,6 +127,9 @@ class Program {
   void add(Handle a, Handle b, Handle out);
   void scale(Handle x, float factor);
   void select_rows(Handle x, Handle out);
+  void split_heads(Handle x, std::vector<Handle> outs, std::vector<int> sizes, int heads);
+  void short_conv(Handle x, Handle weight, Handle out, Handle state);
+  void delta_rule(const DeltaRule& operation);
   void finish(bool fuse);
 
   // --- execution ---
@@ -155,6 +170,7 @@ class Program {
     return schedule_keys_[static_cast<size_t>(o.schedule)].heads_per_unit;
   }
   const KvLayer& kv_at(Handle h) const { return kv_layers_[static_cast<size_t>(h)]; }
+  const StateLayer& state_at(Handle h) const { return state_layers_[static_cast<size_t>(h)]; }
   const ExpertMask& mask_at(Handle h) const { return masks_[static_cast<size_t>(h)]; }
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
 
@@ -179,6 +195,7 @@ class Program {
   std::vector<Value> values_;
   std::vector<Weight> weights_;
   std::vector<KvLayer> kv_layers_;
+  std::vector<StateLayer> state_layers_;
   std::vector<ExpertMask> masks_;
   std::vector<RopeTable> rope_tables_;
   std::vector<ScheduleKey> schedule_keys_;

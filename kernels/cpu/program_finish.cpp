@@ -31,9 +31,10 @@ void Program::infer_domains() {
         refuse("some inputs have a row per token and some a row per output");
       if (operation.domain == Domain::tokens) has_token_rows_[static_cast<size_t>(h)] = true;
     }
-    const bool by_token = std::holds_alternative<Rope>(operation.body) ||
-                          std::holds_alternative<Attention>(operation.body) ||
-                          std::holds_alternative<SelectRows>(operation.body);
+    const bool by_token =
+        std::holds_alternative<Rope>(operation.body) || std::holds_alternative<Attention>(operation.body) ||
+        std::holds_alternative<ShortConv>(operation.body) || std::holds_alternative<DeltaRule>(operation.body) ||
+        std::holds_alternative<SelectRows>(operation.body);
     if (by_token && operation.domain != Domain::tokens) refuse("needs a row per token");
     if (std::holds_alternative<SelectRows>(operation.body)) operation.domain = Domain::outputs;
     for (const Handle h : values_written(operation)) {

@@ -272,4 +272,65 @@ void Program::select_rows(Handle x, Handle out) {
   operations_.push_back({SelectRows{x, out}});
 }
 
+void Program::split_heads(Handle x, std::vector<Handle> outs, std::vector<int> sizes, int heads) {
+  check_recording("split_heads");
+  const Checks check("split_heads", values_, weights_);
+  check.require(!outs.empty() && outs.size() <= 64, "takes 1..64 parts, not " + std::to_string(outs.size()));
+  check.equal("the number of sizes", static_cast<int64_t>(sizes.size()), static_cast<int64_t>(outs.size()));
+  check.require(heads >= 1 && heads <= kMostWidth, "heads must be positive");
+  int64_t total = 0;
+  for (size_t i = 0; i < outs.size(); ++i) {
+    check.require(sizes[i] >= 1 && sizes[i] <= kMostWidth,
+                  "every part must hold 1.." + std::to_string(kMostWidth) + " values, not " + std::to_string(sizes[i]));
+    check.require(outs[i] != x, "x cannot be one of outs");
+    total += sizes[i];
+    int64_t width = 0;
+    for (size_t k = 0; k < outs.size(); ++k)
+      if (outs[k] == outs[i]) width += static_cast<int64_t>(sizes[k]) * heads;
+    check.equal("value " + std::to_string(outs[i]) + "'s width", check.width("outs", outs[i]), width);
+  }
+  check.equal("x's width", check.width("x", x), total * heads);
+  operations_.push_back({SplitHeads{x, std::move(outs), std::move(sizes), heads}});
+}
+
+void Program::short_conv(Handle x, Handle weight, Handle out, Handle state) {
+  check_recording("short_conv");
+  const Checks check("short_conv", values_, weights_);
+  const Weight& w = check.weight("weight", weight);
+  check.require(w.type == QuantType::F32 && w.count == 1, "weight must be of type F32");
+  check.require(w.cols >= 2 && w.cols <= 64, "weight must have 2..64 taps, not " + std::to_string(w.cols));
+  check.equal("x's width", check.width("x", x), w.rows);
+  check.equal("out's width", check.width("out", out), w.rows);
+  check.require(out != x, "out must be a value of its own");
+  check.require(state >= 0 && static_cast<size_t>(state) < state_layers_.size(),
+                "state names layer " + std::to_string(state) + ", which does not exist");
+  check.equal("the layer's tail", state_at(state).tail_values, static_cast<int64_t>(w.rows) * (w.cols - 1));
+  operations_.push_back({ShortConv{x, weight, out, state}});
+}
+
+void Program::delta_rule(const DeltaRule& o) {
+  check_recording("delta_rule");
+  const Checks check("delta_rule", values_, weights_);
+  check.require(
+      o.key_heads >= 1 && o.value_heads >= 1 && o.value_heads <= (1 << 12) && o.value_heads % o.key_heads == 0,
+      std::to_string(o.value_heads) + " value heads cannot share " + std::to_string(o.key_heads) + " key heads evenly");
+  check.require(o.key_dim >= 1 && o.key_dim <= (1 << 12) && o.value_dim >= 1 && o.value_dim <= (1 << 12),
+                "heads must hold 1..4096 values");
+  check.equal("x's width", check.width("x", o.x),
+              2 * static_cast<int64_t>(o.key_heads) * o.key_dim + static_cast<int64_t>(o.value_heads) * o.value_dim);
+  check.equal("alpha's width", check.width("alpha", o.alpha), o.value_heads);
+  check.equal("beta's width", check.width("beta", o.beta), o.value_heads);
+  check.equal("out's width", check.width("out", o.out), static_cast<int64_t>(o.value_heads) * o.value_dim);
+  check.require(o.out != o.x && o.out != o.alpha && o.out != o.beta, "out must be a value of its own");
+  check.vector("a", o.a, o.value_heads);
+  check.vector("dt", o.dt, o.value_heads);
+  check.require(o.epsilon >= 0, "epsilon must not be negative");
+  check.finite("epsilon", o.epsilon);
+  check.require(o.state >= 0 && static_cast<size_t>(o.state) < state_layers_.size(),
+                "state names layer " + std::to_string(o.state) + ", which does not exist");
+  check.equal("the layer's state", state_at(o.state).state_values,
+              static_cast<int64_t>(o.value_heads) * o.key_dim * o.value_dim);
+  operations_.push_back({o});
+}
+
 }  // namespace tessera

@@ -68,6 +68,13 @@ void Program::check_bound(int begin, int end, const Batch& batch) const {
         embed != nullptr && batch.largest_token() >= weight_at(embed->table).rows)
       refuse("token " + std::to_string(batch.largest_token()) + " is outside the table's " +
              std::to_string(weight_at(embed->table).rows) + " rows");
+    const auto* conv = std::get_if<ShortConv>(&body);
+    const auto* delta = std::get_if<DeltaRule>(&body);
+    if (conv != nullptr || delta != nullptr) {
+      const Handle state = conv != nullptr ? conv->state : delta->state;
+      if (state_at(state).slots == 0) refuse("state_layer " + std::to_string(state) + " is not bound");
+      batch.check_slots(state_at(state).slots);
+    }
     if (const auto* attention = std::get_if<Attention>(&body)) {
       const KvLayer& kv = kv_at(attention->kv);
       if (kv.blocks == 0) refuse("kv_layer " + std::to_string(attention->kv) + " is not bound");

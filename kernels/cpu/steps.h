@@ -89,6 +89,8 @@ struct FusedAttention {
 };
 StepPointer make_attention_step(const Program& program, const FusedAttention& description);
 StepPointer make_head_linear_step(const Program& program, const HeadLinear& operation, Domain domain);
+StepPointer make_short_conv_step(const Program& program, const ShortConv& operation);
+StepPointer make_delta_rule_step(const DeltaRule& operation);
 StepPointer make_experts_step(const Program& program, const Experts& operation, Domain domain);
 StepPointer make_router_step(const Program& program, const Router& operation, Domain domain);
 

@@ -1,5 +1,6 @@
 // Steps that treat every row by itself: embed, rms_norm, rope, glu, add, scale, select_rows.
 #include <cstring>
+#include <numeric>
 
 #include "steps.h"
 
@@ -131,6 +132,27 @@ class SelectStep final : public RowStep {
   SelectRows o_;
 };
 
+class SplitStep final : public RowStep {
+ public:
+  SplitStep(const SplitHeads& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    const int head = std::accumulate(o_.sizes.begin(), o_.sizes.end(), 0);
+    int from = 0;
+    for (size_t i = 0; i < o_.outs.size(); from += o_.sizes[i++]) {
+      int to = 0;
+      for (size_t k = 0; k < i; ++k)
+        if (o_.outs[k] == o_.outs[i]) to += o_.sizes[k] * o_.heads;
+      for (int h = 0; h < o_.heads; ++h)
+        std::memcpy(run.row(o_.outs[i], r) + to + static_cast<ptrdiff_t>(h) * o_.sizes[i],
+                    run.row(o_.x, r) + from + static_cast<ptrdiff_t>(h) * head,
+                    sizeof(float) * static_cast<size_t>(o_.sizes[i]));
+    }
+  }
+  SplitHeads o_;
+};
+
 }  // namespace
 
 StepPointer make_step(const Program& program, const Operation& operation) {
@@ -150,6 +172,9 @@ StepPointer make_step(const Program& program, const Operation& operation) {
   }
   if (const auto* o = std::get_if<HeadLinear>(&operation.body)) return make_head_linear_step(program, *o, domain);
   if (const auto* o = std::get_if<Attention>(&operation.body)) return make_attention_step(program, {*o, {}, {}});
+  if (const auto* o = std::get_if<SplitHeads>(&operation.body)) return std::make_unique<SplitStep>(*o, domain);
+  if (const auto* o = std::get_if<ShortConv>(&operation.body)) return make_short_conv_step(program, *o);
+  if (const auto* o = std::get_if<DeltaRule>(&operation.body)) return make_delta_rule_step(*o);
   if (const auto* o = std::get_if<Router>(&operation.body)) return make_router_step(program, *o, domain);
   return make_experts_step(program, std::get<Experts>(operation.body), domain);
 }

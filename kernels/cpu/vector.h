@@ -8,6 +8,17 @@ namespace tessera {
 // gelu: the tanh form. sigmoid has no factor x: it opens or closes `up`.
 enum class Activation : int32_t { silu = 0, gelu = 1, sigmoid = 2 };
 
+// One token of one head of the gated delta rule. state, next: [key_dim, value_dim] and may be the same memory.
+//   next = decay * state + key dᵀ, with d = beta (value - decay * stateᵀ key);  out = scale * nextᵀ query
+struct DeltaStep {
+  const float* state;
+  float* next;
+  const float *query, *key, *value;
+  float decay, beta, scale;
+  int key_dim, value_dim;
+  float* out;  // [value_dim]
+};
+
 struct VectorKernels {
   const char* tier;
   // out[i] = x[i] / sqrt(mean(x²) + epsilon) * weight[i]; out may be x.
@@ -19,6 +30,7 @@ struct VectorKernels {
   void (*add)(const float* a, const float* b, float* out, int n);       // out may be a or b
   void (*add_scaled)(const float* x, float factor, float* out, int n);  // out[i] += factor * x[i]
   void (*scale)(const float* x, float factor, float* out, int n);       // out may be x
+  void (*delta_step)(const DeltaStep& step);
 };
 
 // Each tier overwrites what it does better; scalar fills all. Called in rising order of tiers.

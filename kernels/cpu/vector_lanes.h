@@ -110,5 +110,50 @@ void scale_row(const float* x, float factor, float* out, int n) {
       });
 }
 
+// Columns of the state are lanes. C vectors of them stay in registers while all rows pass by twice; the second time
+// they come from the first-level cache.
+template <int C>
+inline void delta_columns(const DeltaStep& s, int first) {
+  const auto at = [&](const float* matrix, int k, int c) {
+    return matrix + static_cast<ptrdiff_t>(k) * s.value_dim + first + c * kLanes;
+  };
+  Vec seen[C], mixed[C];
+  for (int c = 0; c < C; ++c) seen[c] = mixed[c] = zero();
+  for (int k = 0; k < s.key_dim; ++k) {
+    const Vec key = broadcast(s.key[k]);
+    for (int c = 0; c < C; ++c) seen[c] = multiply_add(load(at(s.state, k, c)), key, seen[c]);
+  }
+  const Vec decay = broadcast(s.decay), beta = broadcast(s.beta);
+  Vec change[C];
+  for (int c = 0; c < C; ++c)
+    change[c] = multiply(beta, subtract(load(s.value + first + c * kLanes), multiply(decay, seen[c])));
+  for (int k = 0; k < s.key_dim; ++k) {
+    const Vec key = broadcast(s.key[k]), query = broadcast(s.query[k]);
+    for (int c = 0; c < C; ++c) {
+      const Vec next = multiply_add(key, change[c], multiply(decay, load(at(s.state, k, c))));
+      store(s.next + (at(s.state, k, c) - s.state), next);
+      mixed[c] = multiply_add(next, query, mixed[c]);
+    }
+  }
+  for (int c = 0; c < C; ++c) store(s.out + first + c * kLanes, multiply(broadcast(s.scale), mixed[c]));
+}
+
+void delta_step(const DeltaStep& s) {
+  int first = 0;
+  for (; first + 4 * kLanes <= s.value_dim; first += 4 * kLanes) delta_columns<4>(s, first);
+  for (; first + kLanes <= s.value_dim; first += kLanes) delta_columns<1>(s, first);
+  for (; first < s.value_dim; ++first) {
+    float seen = 0, mixed = 0;
+    for (int k = 0; k < s.key_dim; ++k) seen += s.state[static_cast<ptrdiff_t>(k) * s.value_dim + first] * s.key[k];
+    const float change = s.beta * (s.value[first] - s.decay * seen);
+    for (int k = 0; k < s.key_dim; ++k) {
+      const ptrdiff_t at = static_cast<ptrdiff_t>(k) * s.value_dim + first;
+      s.next[at] = s.decay * s.state[at] + s.key[k] * change;
+      mixed += s.next[at] * s.query[k];
+    }
+    s.out[first] = s.scale * mixed;
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // Reference tier: plain loops in the order of the formulas.
 #include <cmath>
+#include <cstddef>
 
 #include "vector.h"
 
@@ -54,8 +55,24 @@ void scale(const float* x, float factor, float* out, int n) {
   for (int i = 0; i < n; ++i) out[i] = factor * x[i];
 }
 
+void delta_step(const DeltaStep& s) {
+  for (int v = 0; v < s.value_dim; ++v) {
+    float seen = 0, mixed = 0;
+    for (int k = 0; k < s.key_dim; ++k) seen += s.state[static_cast<ptrdiff_t>(k) * s.value_dim + v] * s.key[k];
+    const float change = s.beta * (s.value[v] - s.decay * seen);
+    for (int k = 0; k < s.key_dim; ++k) {
+      const ptrdiff_t at = static_cast<ptrdiff_t>(k) * s.value_dim + v;
+      s.next[at] = s.decay * s.state[at] + s.key[k] * change;
+      mixed += s.next[at] * s.query[k];
+    }
+    s.out[v] = s.scale * mixed;
+  }
+}
+
 }  // namespace
 
-void fill_vector_scalar(VectorKernels& kernels) { kernels = {"scalar", rms_norm, rope, glu, add, add_scaled, scale}; }
+void fill_vector_scalar(VectorKernels& kernels) {
+  kernels = {"scalar", rms_norm, rope, glu, add, add_scaled, scale, delta_step};
+}
 
 }  // namespace tessera

@@ -39,6 +39,15 @@ class KvLayer:
 
 
 @dataclass
+class StateLayer:
+    tail_values: int
+    state_values: int
+    tails: int = 0
+    states: int = 0
+    owners: tuple[object, ...] = ()
+
+
+@dataclass
 class Bank:
     """One `experts` operation. Its pointer tables stay where they are and are written anew when weights or mask change,
     so that a captured graph goes on with them."""

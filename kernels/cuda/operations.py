@@ -89,6 +89,16 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Spans:
+    """A batch by sequences, for recurrent layers: order [n], spans [count, 3] and slots [sequences, 2], int32."""
+
+    order: int
+    spans: int
+    slots: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Items:
     """`prefill_items` on the device, and how many items there are."""
 
@@ -190,6 +200,33 @@ class Operations:
         args = (w.address, x, y, w.rows // heads, first, rows, w.cols, x_head, y_head)
         shared = 4 * (128 // _chunks(w.cols, 32)) * w.cols
         self._launch(f"head_transposed_{WEIGHT_TYPES[w.type_id]}", (heads, n), 128, *args, shared=shared)
+
+    # ---- recurrent layers ----
+
+    def short_conv(self, x: int, w: int, y: int, spans: Spans, tails: int, channels: int, taps: int) -> None:
+        """silu of a convolution over time; w [channels, taps], tails [slots, taps - 1, channels]."""
+        args = (x, w, y, spans.order, spans.spans, spans.slots, tails, channels, taps)
+        self._launch("short_conv", (_chunks(channels, 128), spans.count), 128, *args)
+
+    def delta_rule(
+        self,
+        x: int,
+        gates: tuple[int, int, int, int],
+        y: int,
+        spans: Spans,
+        states: int,
+        key_heads: int,
+        value_heads: int,
+        key_dim: int,
+        value_dim: int,
+        tiled: bool,
+        epsilon: float,
+    ) -> None:
+        """gates: alpha and beta [n, value_heads], a and dt [value_heads]. states: [slots, value_heads, key_dim,
+        value_dim]."""
+        given = (x, *gates, y, spans.order, spans.spans, spans.slots, states)
+        args = (*given, key_heads, key_dim, value_dim, int(tiled), epsilon)
+        self._launch("delta_rule", (value_heads, spans.count), 128, *args, shared=8 * key_dim)
 
     # ---- experts ----
 
@@ -311,11 +348,11 @@ class Operations:
         self._launch(name, (items.count, cache.kv_heads), 128, *args, shared=2 * halves)
 
 
-def prefill_items(positions: Ints, sequences: Ints, heads_per_kv: int) -> tuple[Ints, Ints]:
+def prefill_items(positions: Ints, sequences: Ints, heads_per_kv: int, most: int = 0) -> tuple[Ints, Ints]:
     """How attention_prefill cuts a batch: order [n], the tokens by sequence and position, and items [count, 3]:
-    sequence, first place in `order`, number of tokens; at most 64 rows (tokens * heads_per_kv) each."""
+    sequence, first place in `order`, number of tokens: at most `most`, or 64 rows (tokens * heads_per_kv) each."""
     order = np.lexsort((positions, sequences)).astype(np.int32)
-    most = max(1, QUERY_ROWS // heads_per_kv)
+    most = most or max(1, QUERY_ROWS // heads_per_kv)
     items: list[tuple[int, int, int]] = []
     starts = np.flatnonzero(np.diff(sequences[order], prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kernels._cpu import QUANT_TYPES
 from kernels.cuda.footprint import CountingMemory, Footprint, NoKernels
-from kernels.cuda.handles import Bank, KvLayer, Weight
+from kernels.cuda.handles import Bank, KvLayer, StateLayer, Weight
 from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.memory import DeviceRows, Memory
 from kernels.cuda.operations import (
@@ -48,6 +48,7 @@ class CudaProgram:
     _values: list[Value] = field(default_factory=list)
     _weights: list[Weight] = field(default_factory=list)
     _kv_layers: list[KvLayer] = field(default_factory=list)
+    _state_layers: list[StateLayer] = field(default_factory=list)
     _places: list[NDArray[np.int32]] = field(default_factory=list)
     _banks: list[Bank] = field(default_factory=list)
     _operations: list[Callable[[Run], None]] = field(default_factory=list)
@@ -93,6 +94,21 @@ class CudaProgram:
         borrowed = [self.memory.borrow(buffer, 0, 0) for buffer in (keys, values) if buffer is not None]
         layer.keys, layer.values = borrowed[0][0], borrowed[-1][0]
         layer.owners = tuple(owner for _, owner in borrowed)
+
+    def state_layer(self, tail_values: int, state_values: int) -> int:
+        self._state_layers.append(StateLayer(tail_values, state_values))
+        return len(self._state_layers) - 1
+
+    def bind_state(self, handle: int, tails: Buffer, states: Buffer) -> None:
+        layer = self._state_layers[handle]
+        (layer.tails, tails_owner), (layer.states, owner) = (self.memory.borrow(b, 0, 0) for b in (tails, states))
+        layer.owners = tails_owner, owner
+
+    def _bound_state(self, handle: int) -> StateLayer:
+        layer = self._state_layers[handle]
+        if not layer.owners and not self._is_dry:
+            raise RuntimeError(f"run: state layer {handle} is not bound")
+        return layer
 
     def expert_mask(self, experts: int) -> int:
         """Which of `experts` are here, and where: at first, each in the place of its number."""
@@ -288,6 +304,60 @@ class CudaProgram:
         self._operations.append(
             lambda run: run.operations.select_rows(run.at(x), run.outputs, run.at(out), run.output_count, width)
         )
+
+    def split_heads(self, x: int, outs: Sequence[int], sizes: Sequence[int], heads: int) -> None:
+        outputs, head = self._follow(x, *outs), sum(sizes)
+
+        def do(run: Run) -> None:
+            n, begin, filled = run.rows(outputs), 0, dict.fromkeys(outs, 0)
+            for out, size in zip(outs, sizes, strict=True):
+                width = self._values[out].width
+                for h in range(heads):
+                    to = filled[out] + h * size
+                    places = run.at(x) + 4 * (begin + h * head), run.at(out) + 4 * to
+                    run.operations.copy_part(*places, n, heads * head, width, size)
+                begin += size
+                filled[out] += heads * size
+
+        self._operations.append(do)
+
+    def short_conv(self, x: int, weight: int, out: int, state: int) -> None:
+        self._set_domain(out, False)
+        w = self._weights[weight]
+        if w.type_id or w.cols > 8:
+            raise ValueError(f"short_conv: no CUDA kernel for type {w.type_id} with {w.cols} taps")
+
+        def do(run: Run) -> None:
+            tails, at = self._bound_state(state).tails, self._bound(weight).address
+            run.operations.short_conv(run.at(x), at, run.at(out), run.spans, tails, w.rows, w.cols)
+
+        self._operations.append(do)
+
+    def delta_rule(
+        self,
+        x: int,
+        alpha: int,
+        beta: int,
+        a: int,
+        dt: int,
+        out: int,
+        state: int,
+        key_heads: int,
+        value_heads: int,
+        key_dim: int,
+        value_dim: int,
+        tiled: bool,
+        eps: float,
+    ) -> None:
+        self._set_domain(out, False)
+
+        def do(run: Run) -> None:
+            gates = run.at(alpha), run.at(beta), self._bound(a).address, self._bound(dt).address
+            dims = key_heads, value_heads, key_dim, value_dim
+            states = self._bound_state(state).states
+            run.operations.delta_rule(run.at(x), gates, run.at(out), run.spans, states, *dims, tiled, eps)
+
+        self._operations.append(do)
 
     def finish(self, fuse: bool = True) -> None:
         """fuse: a sum and the norm of it in one launch; both can still be read."""

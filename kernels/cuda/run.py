@@ -22,6 +22,7 @@ from kernels.cuda.operations import (
     Operations,
     Places,
     Rows,
+    Spans,
     int8_bytes,
     is_float,
     partitions_for,
@@ -65,6 +66,7 @@ class Run:
         self._tables = batch.block_tables
         self._scratch: dict[Hashable, int] = {}
         self._items: dict[int, Items] = {}  # by heads per KV head
+        self._spans: Spans | None = None
         self._made: set[Hashable] = set()  # scratch memory that holds what it is for
         for value in values:
             value.reserve(memory, max(self.n, self.output_count))
@@ -120,6 +122,15 @@ class Run:
             self._items[heads_per_kv] = Items(*places, len(items))
         return self._items[heads_per_kv]
 
+    @property
+    def spans(self) -> Spans:
+        if self._spans is None:
+            order, items = prefill_items(self.batch.positions, self.batch.sequences, 1, most=self.n)
+            slots = self._array("slots", lambda: self.batch.slots)
+            places = self._array("span order", lambda: order), self._array("spans", lambda: items)
+            self._spans = Spans(*places, slots, len(items))
+        return self._spans
+
     def partitions(self, window: int) -> int:
         return max(partitions_for(int(position), window) for position in self.batch.positions)
 
@@ -156,6 +167,9 @@ class Run:
         return [name for name in self._scratch if isinstance(name, tuple) and name[0] == "packed"]
 
 
+_COLUMNS = 10  # of int32 that a batch takes per token, beside its block table
+
+
 class StepRun(Run):
     """For one batch after another of `n` tokens, each with an output. What differs between them lies at fixed addresses
     and no memory is given back, so that the launches of one pass can be captured and replayed for all.
@@ -179,7 +193,7 @@ class StepRun(Run):
         self._sizes: dict[Hashable, int] = {}
         self._spare: defaultdict[int, list[int]] = defaultdict(list)  # by size: memory that a name no longer needs
         self._table_blocks, self._most_partitions = table_blocks, most_partitions
-        self.block_bytes = 4 * n * (4 + table_blocks)
+        self.block_bytes = 4 * n * (_COLUMNS + table_blocks)
         self.block = self.scratch("batch", self.block_bytes)
         for value in values:
             value.reserve(memory, n)
@@ -206,12 +220,18 @@ class StepRun(Run):
         self._spare.clear()
 
     def pack(self, batch: Batch) -> Ints:
-        """What `block` has to hold for a batch: tokens, positions, sequences, outputs, block tables."""
-        packed = np.zeros((4 + self._table_blocks) * self.n, np.int32)
-        for number, part in enumerate((batch.tokens, batch.positions, batch.sequences, batch.outputs)):
-            packed[number * self.n : (number + 1) * self.n] = part
+        """What `block` has to hold: tokens, positions, sequences, outputs; order, spans, slots; block tables.
+
+        There are as many spans as tokens: those that no sequence needs are empty.
+        """
+        packed, n = np.zeros((_COLUMNS + self._table_blocks) * self.n, np.int32), self.n
+        order, spans = prefill_items(batch.positions, batch.sequences, 1, most=n)
+        for number, part in enumerate((batch.tokens, batch.positions, batch.sequences, batch.outputs, order)):
+            packed[number * n : (number + 1) * n] = part
+        packed[5 * n : 5 * n + spans.size] = spans.ravel()
+        packed[8 * n : 8 * n + batch.slots.size] = batch.slots.ravel()
         tables = batch.block_tables
-        packed[4 * self.n :].reshape(self.n, -1)[: tables.shape[0], : tables.shape[1]] = tables
+        packed[_COLUMNS * n :].reshape(n, -1)[: tables.shape[0], : tables.shape[1]] = tables
         return packed
 
     @property
@@ -228,7 +248,12 @@ class StepRun(Run):
 
     @property
     def places(self) -> Places:
-        return Places(self.positions, self.block + 8 * self.n, self.block + 16 * self.n, self._table_blocks)
+        tables = self.block + 4 * _COLUMNS * self.n
+        return Places(self.positions, self.block + 8 * self.n, tables, self._table_blocks)
+
+    @property
+    def spans(self) -> Spans:
+        return Spans(*(self.block + 4 * column * self.n for column in (4, 5, 8)), self.n)
 
     def partitions(self, window: int) -> int:
         return min(self._most_partitions, window // PARTITION + 2) if window else self._most_partitions

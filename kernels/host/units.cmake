@@ -1,4 +1,4 @@
-set(cuda_units rows experts)
+set(cuda_units rows experts recurrent)
 foreach(type f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k
              iq4_nl iq4_xs mxfp4)
   list(APPEND cuda_units matvec:${type} matmul:${type})

@@ -93,6 +93,36 @@ def rope(x: ArrayLike, positions: ArrayLike, frequencies: ArrayLike, mode: str, 
     return out
 
 
+def delta_rule(
+    x: ArrayLike,
+    alpha: ArrayLike,
+    beta: ArrayLike,
+    a: ArrayLike,
+    dt: ArrayLike,
+    state: Array,
+    key_heads: int,
+    tiled: bool,
+    eps: float,
+) -> tuple[Array, Array]:
+    """One sequence's tokens through state [value_heads, key_dim, value_dim]: outputs [tokens, all values], and the
+    state behind them. x holds all queries, keys, then values."""
+    x, alpha, beta, a, dt = (np.asarray(part, np.float64) for part in (x, alpha, beta, a, dt))
+    heads, key_dim, value_dim = state.shape
+    state, keys, outs = state.copy(), key_heads * key_dim, []
+    for t in range(len(x)):
+        q, k = (x[t, i * keys : (i + 1) * keys].reshape(key_heads, key_dim) for i in (0, 1))
+        q, k = (part / np.sqrt((part**2).sum(-1, keepdims=True) + eps) for part in (q, k))
+        v = x[t, 2 * keys :].reshape(heads, value_dim)
+        decay = np.exp(a * np.log1p(np.exp(alpha[t] + dt)))
+        for h in range(heads):
+            of = h % key_heads if tiled else h // (heads // key_heads)
+            state[h] *= decay[h]
+            state[h] += np.outer(k[of], (v[h] - k[of] @ state[h]) / (1 + np.exp(-beta[t, h])))
+        owner = np.arange(heads) % key_heads if tiled else np.arange(heads) // (heads // key_heads)
+        outs.append((q[owner][:, None, :] @ state)[:, 0].reshape(-1) / np.sqrt(key_dim))
+    return np.array(outs), state
+
+
 def attention(q: ArrayLike, keys: ArrayLike, values: ArrayLike, scale: float, first: int, last: int) -> Array:
     """One query [heads, key_dim] over keys [positions, kv_heads, key_dim] at positions first … last."""
     q = np.asarray(q, np.float64)
@@ -113,6 +143,7 @@ def batch(
     tokens: ArrayLike | None = None,
     outputs: Sequence[int] = (),
     module: Any = _cpu,
+    slots: ArrayLike | None = None,
 ) -> _cpu.Batch:
     """A batch of one sequence with one block, unless told otherwise."""
     positions = np.asarray(positions, np.int32)
@@ -123,6 +154,7 @@ def batch(
         zeros if sequences is None else np.asarray(sequences, np.int32),
         np.zeros((1, 1), np.int32) if tables is None else np.asarray(tables, np.int32),
         np.asarray(outputs, np.int32),
+        None if slots is None else np.asarray(slots, np.int32),
     )
     return made
 

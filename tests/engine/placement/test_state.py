@@ -59,9 +59,9 @@ def test_latent_attention_keeps_one_row_per_position() -> None:
 
 def test_recurrent_layers_do_not_grow() -> None:
     # Qwen3-Next: 36 of 48 layers keep (4-1) × (4096 + 2×16×128) + 128 × 4096 float32 values, whatever the context;
-    # the other 12 keep 2 heads × 512 values × 2 bytes per position.
+    # in each of 4 slots; the other 12 keep 2 heads × 512 values × 2 bytes per position.
     shape = published_shape("qwen3-next-80b-a3b-q4_k_m")
-    fixed = 36 * 4 * (3 * (4096 + 4096) + 128 * 4096)
+    fixed = 4 * 36 * 4 * (3 * (4096 + 4096) + 128 * 4096)
     assert shape.state_bytes(1) == fixed + 12 * 2048
     assert shape.state_bytes(100_000) == fixed + 12 * 2048 * 100_000
 

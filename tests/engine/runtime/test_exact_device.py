@@ -15,19 +15,27 @@ from tests.support.logit_bounds import bounds
 from tests.support.native_model import NativeModel
 from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import TinyModel
+from tests.support.tiny_qwen3next import TinyQwen3Next
 
 Write = Callable[[TinyModel], Path]
 MODEL = TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256, experts=4, vocabulary=256)
 TOKENS = np.random.default_rng(2).integers(0, 256, 6).tolist()
 
 
+RECURRENT = TinyQwen3Next(mix="Q8_0", experts=4, vocabulary=256)
 LATENT = TinyDeepSeek2(mix="Q8_0", layers=1, experts=4, vocabulary=256, dense_layers=0, plain=32, value=32, rank=64)
 
 
 @pytest.mark.parametrize(
     ("tiny", "slots"),
-    [(MODEL, 4), (MODEL, 2), (LATENT, 2), (replace(LATENT, split=False, sigmoid=False, groups=1), 4)],
-    ids=["all on the device", "two experts on the CPU", "latent attention", "latent attention, one matrix"],
+    [(MODEL, 4), (MODEL, 2), (LATENT, 2), (replace(LATENT, split=False, sigmoid=False, groups=1), 4), (RECURRENT, 2)],
+    ids=[
+        "all on the device",
+        "two experts on the CPU",
+        "latent attention",
+        "latent attention, one matrix",
+        "delta net",
+    ],
 )
 def test_logits_are_the_cpus(tiny_models: Write, tiny: TinyModel, slots: int) -> None:
     """Within the bound for two engines that round activations apart."""

@@ -14,6 +14,7 @@ from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_p
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import FAMILIES, TinyModel
+from tests.support.tiny_qwen3next import TinyQwen3Next
 
 Write = Callable[[TinyModel], Path]
 TOKENS = np.random.default_rng(5).integers(0, 512, 40).tolist()
@@ -26,7 +27,7 @@ def assert_same(ours: Logits, reference: Logits) -> None:
     assert np.abs(ours - reference).max() <= 1e-3 * reference.std()
 
 
-MODELS = [*(TinyModel(family, layers=3) for family in FAMILIES), TinyDeepSeek2(layers=3)]
+MODELS = [*(TinyModel(family, layers=3) for family in FAMILIES), TinyDeepSeek2(layers=3), TinyQwen3Next(layers=3)]
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=lambda model: model.family)

@@ -1,0 +1,27 @@
+"""qwen3next, qwen35moe: Qwen3-Next and Qwen 3.5 with experts. Three delta nets, then a layer that attends.
+
+The feed-forward norm's tensor has attention's name; a gate opens the shared expert. Attention's heads rotate in part
+and have a gate each, which lies behind the query in its matrix. Qwen 3.5 deals value heads out to key heads in turn.
+"""
+
+from engine.models.family import Family
+
+QWEN3NEXT = Family(
+    "qwen3next",
+    rope_mode="neox",
+    qk_norm=True,
+    recurrent=True,
+    gated_attention=True,
+    ffn_norm="post_attention_norm",
+    experts=True,
+)
+QWEN35MOE = Family(
+    "qwen35moe",
+    rope_mode="neox",
+    qk_norm=True,
+    recurrent=True,
+    tiled_value_heads=True,
+    gated_attention=True,
+    ffn_norm="post_attention_norm",
+    experts=True,
+)
