@@ -10,7 +10,7 @@ NATIVE_SOURCES := $(shell find kernels -name '*.cpp' -o -name '*.h' -o -name '*.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench soak sanitize check format screenshots package package-test setup build test-build starter clean
+.PHONY: run test bench soak gpu-check sanitize check format screenshots package package-test setup build test-build starter clean
 
 run: build starter
 	@if command -v nvidia-smi >/dev/null 2>&1; then $(PIP) install -q -c constraints.txt -e '.[gpu]' --no-build-isolation; fi
@@ -50,6 +50,10 @@ bench: build starter
 
 soak: test-build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests --soak $(ARGS)
+
+# On a computer with an NVIDIA GPU: the kernels' tests on it, then speeds at several budgets; to build/gpu-check.md.
+gpu-check: build starter
+	$(PY) -m tests.gpu_check $(ARGS)
 
 # The native tests under AddressSanitizer with UBSan, then ThreadSanitizer; builds its own extensions under build/.
 sanitize: build

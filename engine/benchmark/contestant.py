@@ -19,6 +19,7 @@ class Setup:
     micro_batch: int = 512
     device: str = "cpu"  # what computes beside the processor, with its budget, as on the command line
     trace: str | None = None
+    gpu_layers: int = 0  # that the peer puts on a GPU, where its build can
 
 
 class Contestant(Protocol):

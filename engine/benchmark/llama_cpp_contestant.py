@@ -25,6 +25,7 @@ def silent_library() -> Any:
 def load(setup: Setup) -> tuple[Any, Any]:
     """Model and context, both pointers."""
     model_params = llama.llama_model_default_params()
+    model_params.n_gpu_layers = setup.gpu_layers
     model_params.use_extra_bufts = setup.variant != "not repacked"
     model = llama.llama_model_load_from_file(setup.path.encode(), model_params)
     if not model:

@@ -13,6 +13,7 @@ from engine.errors import EngineError
 from engine.loading import load_backend
 from engine.messages import Event, GenerationFinished, GenerationRequest, LoadOptions, SamplingParams
 from engine.native import NativeBackend
+from engine.runtime.devices.device import parse_device
 from engine.runtime.executor import Chunk, Logits, StepRunner
 from engine.text.llama_library import llama
 
@@ -27,9 +28,10 @@ class NativeAnswerer:
         self._backend: NativeBackend | None = None
 
     def first_token(self) -> float:
-        options = LoadOptions(context_length=self._setup.context_length, threads=self._setup.threads)
+        setup, choice = self._setup, parse_device(self._setup.device)
+        options = LoadOptions(setup.context_length, setup.threads, device=choice.kind, gpu_budget=choice.budget)
         begin = time.perf_counter()
-        backend = load_backend(self._setup.path, options, self._events.put, lambda fraction, stage: None)
+        backend = load_backend(setup.path, options, self._events.put, lambda fraction, stage: None)
         if not isinstance(backend, NativeBackend):
             raise EngineError("Our own engine does not run this model.", done="It was not measured.")
         self._backend = backend

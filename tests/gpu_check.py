@@ -1,0 +1,235 @@
+"""What only a computer with an NVIDIA GPU can tell: `make gpu-check`.
+
+    python -m tests.gpu_check [MODEL …] [--rounds 3] [--prompt 512] [--decode 64] [--threads N] [--quick]
+
+Runs the kernels' tests on the card, compares a hybrid model's logits with the CPU's, then measures prefill, decode,
+TTFT and start with 25, 50, 75 and 100 % of each model on the card; llama.cpp beside it where its build has CUDA, with
+the same share of layers. Writes build/gpu-check.md and .json. Without a card it says so, and exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.benchmark.contestant import Setup
+from engine.benchmark.worker import Worker
+from engine.budget_control import BudgetControl
+from engine.errors import EngineError
+from engine.gguf import GGUFFile
+from engine.hub.starter import ensure_starter_model
+from engine.models import build_graph, load_spec
+from engine.placement.shape import ModelShape
+from engine.runtime.devices.cuda.find import FoundCard, find_card
+from engine.runtime.devices.open import open_device
+from engine.runtime.loaded import assemble
+from engine.runtime.placement import Placement
+from engine.runtime.threads import default_threads
+from tests.support.hybrid_model import HybridModel, banks_of, items_of
+from tests.support.logit_bounds import bounds
+from tests.support.native_model import NativeModel
+from tests.support.tiny_models import TinyModel, tiny_model_factory
+
+SHARES = (25, 50, 75, 100)
+FOLDER = Path("build")
+KERNEL_TESTS = ("-m", "pytest", "-q", "tests/kernels/cuda", "--device")
+TINY = (
+    TinyModel("llama", "Q4_K", layers=3),
+    TinyModel("qwen3moe", "Q8_0", layers=3),
+)
+_SMALLEST_CONTEXT = 256
+
+MakeWorker = Callable[[str, Setup, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Bytes on the card: of a whole model with its cache, and of everything beside it."""
+
+    model: int
+    overhead: int
+
+    def budget(self, share: int) -> int:
+        return self.overhead + self.model * share // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Medians; seconds and tokens per second. `problem`: why there are none."""
+
+    model: str
+    system: str
+    share: int  # percent of the model on the card
+    budget: int
+    prefill: float = 0.0
+    decode: float = 0.0
+    ttft: float = 0.0
+    start: float = 0.0
+    problem: str = ""
+
+
+def need_of(path: str, context: int, threads: int) -> Need:
+    """Found by opening the model, with nothing on the card yet."""
+    gguf = GGUFFile.open(path)
+    spec = load_spec(gguf)
+    device = open_device("cuda", 0, threads)
+    model = assemble(gguf, spec, build_graph(spec), context_length=context, threads=threads, device=device)
+    planner = BudgetControl.of(model, ModelShape.from_gguf(gguf), lambda event: None).planner
+    whole = sum(planner.sizes) + planner.times.model.expert_bytes
+    model.close()
+    return Need(whole, planner.overhead)
+
+
+def check_numbers(folder: Path) -> list[str]:
+    """Tiny models with parts on either side, prompt and captured steps: what is wrong with their logits."""
+    wrong = []
+    write = tiny_model_factory(folder, ensure_starter_model)
+    tokens = np.random.default_rng(0).integers(0, 512, 48).tolist()
+    for shape in TINY:
+        path = write(shape)
+        reference = NativeModel(path).logits(tokens)
+        device = open_device("cuda", None, 1)
+        model = HybridModel(path, device=device)
+        items = [item for item in items_of(model.graph) if item not in ("embedding", "blk.1.attn", "blk.2.ffn")]
+        model.place(Placement(frozenset(items), {bank: n // 2 for bank, n in banks_of(model.graph).items()}))
+        state = model.new_state()
+        rows = [model.extend(state, tokens[:33]), *(model.extend(state, [token]) for token in tokens[33:])]
+        state.release()
+        model.close()
+        off, limit = np.concatenate(rows) - reference, bounds(reference, shape.mix, shape.layers)
+        if not (np.sqrt(np.mean(off**2)) <= limit.rms and np.abs(off).max() <= limit.largest):
+            wrong.append(f"{shape.family}: rms {np.sqrt(np.mean(off**2)):.3g}, allowed {limit.rms:.3g}")
+    return wrong
+
+
+def measure(
+    path: str, options: argparse.Namespace, make_worker: MakeWorker, peer_layers: int, room: int
+) -> Iterator[Row]:
+    """A row per share and system. `peer_layers`: of the model, or 0 where llama.cpp cannot use the card."""
+    context = max(_SMALLEST_CONTEXT, -(-(options.prompt + options.decode + 32) // 256) * 256)
+    need = need_of(path, context, options.threads)
+    for share in SHARES:
+        budget = need.budget(share)
+        ours = Setup(path, options.threads, context, device=f"cuda:{budget}")
+        row = Row(Path(path).stem, "tessera", share, budget)
+        yield _measured(row, ours, options, make_worker) if budget <= room else _without(row, "more than the card has")
+        if peer_layers:
+            layers = round(peer_layers * share / 100)
+            peer = Setup(path, options.threads, context, gpu_layers=layers)
+            yield _measured(Row(row.model, "llama.cpp", share, 0), peer, options, make_worker)
+
+
+def _measured(row: Row, setup: Setup, options: argparse.Namespace, make_worker: MakeWorker) -> Row:
+    system = row.system
+    try:
+        with closing(make_worker(system, setup, "steps")) as worker:
+            worker.prefill(min(options.prompt, 64))  # compiles and loads what is loaded once
+            prefill = statistics.median(worker.prefill(options.prompt) for _ in range(options.rounds))
+            worker.fill(options.prompt)
+            worker.decode(4)  # captures
+            decode = statistics.median(_decode(worker, options) for _ in range(options.rounds))
+        with closing(make_worker(system, setup, "answers")) as worker:
+            start = worker.first_token()
+    except EngineError as error:
+        return _without(row, str(error))
+    speeds = options.prompt / prefill, options.decode / decode
+    return Row(row.model, system, row.share, row.budget, *speeds, ttft=prefill + decode / options.decode, start=start)
+
+
+def _decode(worker: Any, options: argparse.Namespace) -> float:
+    worker.fill(options.prompt)
+    return float(worker.decode(options.decode))
+
+
+def _without(row: Row, problem: str) -> Row:
+    return Row(row.model, row.system, row.share, row.budget, problem=problem)
+
+
+def peer_layers(path: str) -> int:
+    """Layers that llama.cpp may put on the card, the output included; 0 where its build has no CUDA."""
+    try:
+        import llama_cpp
+    except ImportError:
+        return 0
+    if not llama_cpp.llama_supports_gpu_offload():
+        return 0
+    with GGUFFile.open(path) as gguf:
+        return len(ModelShape.from_gguf(gguf).layers) + 1
+
+
+def table(card: str, kernels: str, numbers: Sequence[str], rows: Sequence[Row], prompt: int) -> str:
+    """The report in Markdown."""
+    lines = [
+        f"{card}. Kernel tests: {kernels}. Logits of hybrid models: {'; '.join(numbers) or 'within their bounds'}.",
+        "",
+        f"| model | on the card | system | prefill {prompt}, tok/s | decode, tok/s | TTFT, ms | start, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        numbers_of = (f"{row.prefill:.1f}", f"{row.decode:.1f}", f"{1e3 * row.ttft:.0f}", f"{row.start:.2f}")
+        cells = (row.problem, "", "", "") if row.problem else numbers_of
+        share = f"{row.share} %" + (f" ({row.budget / (1 << 20):.0f} MiB)" if row.budget else "")
+        lines.append(f"| {row.model} | {share} | {row.system} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def run_kernel_tests() -> str:
+    """pytest's last line, or what it ended with."""
+    done = subprocess.run([sys.executable, *KERNEL_TESTS], capture_output=True, text=True, check=False)
+    last = (done.stdout.strip().splitlines() or ["no output"])[-1].strip("= ")
+    return last if done.returncode == 0 else f"FAILED, {last}"
+
+
+def check(
+    options: argparse.Namespace,
+    card: FoundCard,
+    make_worker: MakeWorker = Worker,
+    kernel_tests: Callable[[], str] = run_kernel_tests,
+    layers_of: Callable[[str], int] = peer_layers,
+) -> int:
+    """0 where everything was right and measured; 1 otherwise."""
+    if card.facts is None:
+        print(f"No NVIDIA GPU was checked. {card.reason} {card.remedy}".rstrip(), file=sys.stderr)
+        return 1
+    kernels = "not run" if options.quick else kernel_tests()
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = check_numbers(Path(folder))
+    rows: list[Row] = []
+    for path in options.models or [str(ensure_starter_model())]:
+        for row in measure(path, options, make_worker, layers_of(path), card.facts.memory_bytes):
+            rows.append(row)
+            print(row.problem or f"{row.model}, {row.share} %, {row.system}: {row.decode:.1f} tok/s", flush=True)
+    report = table(card.name, kernels, numbers, rows, options.prompt)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    (options.folder / "gpu-check.md").write_text(report + "\n", "utf-8")
+    found = {"card": asdict(card.facts), "kernels": kernels, "numbers": numbers, "rows": [asdict(row) for row in rows]}
+    (options.folder / "gpu-check.json").write_text(json.dumps(found, indent=1), "utf-8")
+    print(report)
+    return int(kernels.startswith("FAILED") or bool(numbers) or any(row.problem for row in rows))
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="GGUF files (default: the starter model)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--decode", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=default_threads())
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--quick", action="store_true", help="leave the kernels' tests out")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(check(arguments().parse_args(), find_card()))

@@ -1,0 +1,115 @@
+"""`make gpu-check` over the stand-in driver, with tiny models in this process: what it measures, writes and says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from engine.benchmark.contestant import Setup
+from engine.benchmark.native_answerer import NativeAnswerer
+from engine.benchmark.native_contestant import NativeContestant
+from engine.errors import EngineError
+from engine.runtime.devices.cuda.find import FoundCard, find_card
+from kernels.cuda.host import library_path
+from tests import gpu_check
+from tests.support.stand_in_card import charged, no_compiler, set_card
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+MODEL = TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256, experts=4)
+
+
+@pytest.fixture
+def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FoundCard]:
+    set_card()
+    found = find_card(library_path())
+    monkeypatch.setattr("engine.runtime.devices.open.find_card", lambda: found)
+    monkeypatch.setattr("engine.runtime.devices.open.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(gpu_check, "TINY", (MODEL,))
+    with no_compiler():
+        yield found
+    assert charged() == 0
+
+
+def options(folder: Path, *more: str) -> argparse.Namespace:
+    small = ["--rounds", "1", "--prompt", "12", "--decode", "3", "--threads", "1", "--folder", str(folder)]
+    return gpu_check.arguments().parse_args([*small, *more])
+
+
+def here(system: str, setup: Setup, role: str) -> Any:
+    """Our own engine in this process; the peer as a double that never computes."""
+    if system == "tessera":
+        return NativeContestant(setup) if role == "steps" else NativeAnswerer(setup)
+    return Peer(setup)
+
+
+class Peer:
+    layers: ClassVar[list[int]] = []
+
+    def __init__(self, setup: Setup) -> None:
+        self.layers.append(setup.gpu_layers)
+
+    def prefill(self, tokens: int) -> float:
+        return tokens / 100
+
+    def fill(self, depth: int) -> None:
+        """Nothing."""
+
+    def decode(self, tokens: int) -> float:
+        if self.layers[-1] == 3:
+            raise EngineError("The peer gave up.")
+        return tokens / 10
+
+    def first_token(self) -> float:
+        return 0.5
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_a_table_with_all_shares(card: FoundCard, tiny_models: Write, tmp_path: Path, capsys: Any) -> None:
+    path = str(tiny_models(MODEL))
+    Peer.layers = []
+    code = gpu_check.check(options(tmp_path, path), card, here, lambda: "12 passed in 1s", lambda _: 2)
+    report = (tmp_path / "gpu-check.md").read_text()
+    assert code == 0, report
+    found = json.loads((tmp_path / "gpu-check.json").read_text())
+    assert found["kernels"] == "12 passed in 1s" and found["numbers"] == [] and found["card"]["name"] == "Stand-in"
+    ours = [row for row in found["rows"] if row["system"] == "tessera"]
+    assert [row["share"] for row in ours] == list(gpu_check.SHARES)
+    assert all(row["prefill"] > 0 and row["decode"] > 0 and row["ttft"] > 0 and row["start"] > 0 for row in ours)
+    budgets = [row["budget"] for row in ours]
+    assert budgets == sorted(budgets) and Peer.layers[::2] == [0, 1, 2, 2]
+    assert "| llama.cpp | 100.0 | 10.0 | 220 | 0.50 |" in report and report.count("| tessera |") == 4
+    assert report.strip() in capsys.readouterr().out
+
+
+def test_what_fails_is_in_the_table_and_the_exit_code(card: FoundCard, tiny_models: Write, tmp_path: Path) -> None:
+    path = str(tiny_models(MODEL))
+    set_card(total=1 << 30)
+    arguments = options(tmp_path, path)
+    assert gpu_check.check(arguments, card, here, lambda: "FAILED, 1 failed", lambda _: 0) == 1
+    assert "Kernel tests: FAILED, 1 failed." in (tmp_path / "gpu-check.md").read_text()
+    rows = list(gpu_check.measure(path, arguments, here, 3, room=0))
+    assert {row.problem for row in rows if row.system == "tessera"} == {"more than the card has"}
+    assert [row.problem for row in rows if row.system == "llama.cpp"][-1] == "The peer gave up."
+
+
+def test_wrong_numbers_are_named(card: FoundCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check.NativeModel, "logits", lambda self, tokens: 0.0)
+    monkeypatch.setattr(gpu_check, "bounds", lambda *_: argparse.Namespace(rms=1e-9, largest=1e-9))
+    (problem,) = gpu_check.check_numbers(tmp_path)
+    assert problem.startswith("qwen3moe: rms ")
+
+
+def test_without_a_card_it_says_so(tmp_path: Path, capsys: Any) -> None:
+    missing = FoundCard(reason="There is no NVIDIA driver.", remedy="With an NVIDIA GPU, install it from nvidia.com.")
+    assert gpu_check.check(options(tmp_path), missing) == 1
+    said = capsys.readouterr().err
+    assert said == f"No NVIDIA GPU was checked. {missing.reason} {missing.remedy}\n"
+    assert not list(tmp_path.iterdir())
