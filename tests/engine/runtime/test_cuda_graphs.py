@@ -21,7 +21,9 @@ from tests.support.hybrid_model import HybridModel, banks_of, items_of
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import Logits, NativeModel
 from tests.support.stand_in_card import calls, charged, no_compiler, open_card, set_card, set_graph_order
+from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import TinyModel
+from tests.support.tiny_qwen3next import TinyQwen3Next
 
 Write = Callable[[TinyModel], Path]
 MODELS = {
@@ -94,6 +96,29 @@ def test_replayed_steps_give_the_cpus_logits(model: HybridModel, shape: TinyMode
     assert counted("cuGraphLaunch", replay) == 1
     assert steps > 2
     state.release()
+
+
+@pytest.mark.parametrize(
+    "tiny",
+    [
+        TinyDeepSeek2(mix="Q8_0", experts=4, vocabulary=256, plain=32, value=32, rank=64),
+        TinyQwen3Next(mix="Q8_0", experts=4, vocabulary=256),
+    ],
+    ids=lambda tiny: tiny.family,
+)
+def test_other_memories_are_replayed(tiny_models: Write, tmp_path: Path, tiny: TinyModel) -> None:
+    """A recurrent state changes its slot with every step; a latent cache has no values of its own."""
+    set_card()
+    path = tiny_models(tiny)
+    reference, model = NativeModel(path).logits(TOKENS), HybridModel(path, context=64, device=open_card(tmp_path))
+    model.place(mixed(model))
+    state, rows = decode(model)
+    graphs = model.executor._graphs
+    assert isinstance(graphs, Graphs) and not graphs.is_refused
+    assert near(rows, reference[PROMPT:], tiny)
+    state.release()
+    model.close()
+    assert charged() == 0
 
 
 def test_tasks_one_by_one_give_the_same_bits(model: HybridModel) -> None:

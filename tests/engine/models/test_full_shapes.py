@@ -1,0 +1,42 @@
+"""Models of hundreds of gigabytes from their headers alone: every tensor has a place, and all count the same memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.gguf import GGUFFile
+from engine.memory import KVPool
+from engine.models import build_graph, load_spec
+from engine.placement.budget import Budget, GiB
+from engine.placement.hardware.catalogue import machine
+from engine.placement.planner import Planner
+from engine.placement.shape import ModelShape
+from tests.support.sparse_model import sparse_model
+
+DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=1 << 41)
+# parameters as the model cards state them, in units of 10^9, without the layers that predict further tokens
+STEMS = {
+    "deepseek-v3-q4_k_m": 671,
+    "kimi-k2-q4_k_m": 1026,
+    "qwen3-next-80b-a3b-q4_k_m": 80,
+    "qwen3.5-122b-a10b-q4_k_m": 122,
+    "qwen3.6-35b-a3b-q4_k_m": 35,
+}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_model_from_its_header(tmp_path: Path, stem: str) -> None:
+    with GGUFFile.open(sparse_model(stem, tmp_path)) as gguf:
+        spec = load_spec(gguf)
+        graph, shape = build_graph(spec), ModelShape.from_gguf(gguf)
+    assert not spec.warnings
+    assert spec.parameters == pytest.approx(STEMS[stem] * 1e9, rel=0.02)
+    assert sum(tensor.nbytes for tensor in graph.weights.values()) == shape.weight_bytes == spec.weight_bytes
+    planner = Planner(shape, DESKTOP)
+    made = planner.plan(Budget(20 * GiB))
+    states = KVPool.bytes_of_states(graph.kv_layers)
+    per_token = KVPool.bytes_per_token(graph.kv_layers)
+    assert made.gpu.state + made.ram.state == states + planner.work.context * per_token
+    assert made.weight_bytes == shape.weight_bytes
