@@ -29,6 +29,7 @@ from app.placement.placement_controller import PlacementController
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
 from app.store.store_thread import StoreThread
+from app.telemetry.history import PER_SECOND
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
 from app.translation import engine_text, install_language, tr
@@ -68,7 +69,7 @@ class AppContext(QObject):
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
         self.own_machine = OwnMachine(
-            folder.root / "hardware", self.background, self.main_thread, lambda: self.session.is_any_busy, self
+            folder.hardware, self.background, self.main_thread, lambda: self.session.is_any_busy, self
         )
         self.library.machine_measured.connect(self.own_machine.measured)
         self.own_machine.measured.connect(self.library.read_profile)
@@ -98,10 +99,11 @@ class AppContext(QObject):
         self.draft = Draft(self.window.chat_page.composer, self.store, folder.draft, self)
         self.summaries = Summaries(self.client, self.session, self.models, self.problems)
         self.window.chat_page.remedies.summarise_requested.connect(self.summaries.summarise)
-        self.telemetry.updated.connect(self._watch_machine)
+        self.telemetry.updated.connect(self._look_at_machine)
         self.garbage = GarbageCollection(self)
         self.client.drained.connect(self._drained)
         self.window.first_painted.connect(lambda: QTimer.singleShot(0, self.start))
+        self._looks = 0
         self._started = False
         self._closed = False
         crash_handler.on_exception = self._unexpected
@@ -166,7 +168,12 @@ class AppContext(QObject):
         self.summaries.handle_all(arrivals)
         self.answers.handle_all(arrivals)
 
-    def _watch_machine(self) -> None:
+    def _look_at_machine(self) -> None:
+        """Four times a second. Beside an answer the status line shows hit rate and link on every page: asked for once a
+        second, as the memory page asks more often, and nobody else looks."""
+        self._looks += 1
+        if self.session.is_any_busy and self._looks % PER_SECOND == 0:
+            self.placement.live.ask()
         if self.telemetry.snapshot is not None:
             self.own_machine.watch(self.telemetry.snapshot)
 

@@ -106,6 +106,16 @@ class DataFolder:
         return self.root / "models"
 
     @property
+    def hardware(self) -> Path:
+        """Measured rates of this machine."""
+        return self.root / "hardware"
+
+    @property
+    def heat(self) -> Path:
+        """How often each expert of a model was used."""
+        return self.root / "heat"
+
+    @property
     def load_marker(self) -> Path:
         """Exists while a model is loaded, or being loaded: one that took the process down is known by it."""
         return self.root / "loading.json"

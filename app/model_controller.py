@@ -100,6 +100,7 @@ class ModelController(QObject):
             engine=settings["engine"],
             device=settings["device"],
             gpu_budget=settings["gpu_budget"] * MiB or None,
+            heat_folder=str(self._folder.heat),
         )
         self.loading_path, self.loading_fraction, self.loading_stage = str(path), 0.0, ""
         self._problems.clear(PROBLEM)

@@ -16,6 +16,7 @@ from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
 from engine.placement.simulator import simulate
+from engine.placement.step_times import Heat
 from engine.runtime.devices.open import machine_of
 from engine.runtime.executor import LARGEST_MICRO_BATCH
 from engine.runtime.hybrid import HybridExecutor
@@ -46,8 +47,10 @@ class BudgetControl:
         self._last_measured: float | None = None  # decode speed of this placement before its times were cleared
 
     @classmethod
-    def of(cls, model: LoadedModel, shape: ModelShape, emit: Callable[[Event], None]) -> BudgetControl:
-        """For a model with a device, which must be there; `shape` is that of its file."""
+    def of(
+        cls, model: LoadedModel, shape: ModelShape, emit: Callable[[Event], None], heat: Heat | None = None
+    ) -> BudgetControl:
+        """For a model with a device, which must be there; `shape` is that of its file, `heat` what was recorded."""
         assert model.hybrid is not None
         pool = model.pool
         work = Workload(
@@ -55,7 +58,8 @@ class BudgetControl:
             chunk=LARGEST_MICRO_BATCH,
             value_bytes=pool.quant_type.row_bytes(256) / 256,
         )
-        return cls(model.hybrid, Planner(shape, machine_of(model.hybrid.device), work), emit)
+        planner = Planner(shape, machine_of(model.hybrid.device), work, heat=heat)
+        return cls(model.hybrid, planner, emit)
 
     @property
     def is_busy(self) -> bool:
@@ -164,6 +168,8 @@ class BudgetControl:
             banks=self._banks(),
             hit_rate=executor.promoter.hit_rate,
             promoted=executor.promoter.promoted,
+            bytes_to_device=residency.traffic.to_device,
+            bytes_to_host=residency.traffic.to_host,
             predicted_decode=plan.predicted.decode,
             measured_decode=self._measured(),
             notes=(*plan.notes, *executor.device.notes),

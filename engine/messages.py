@@ -74,6 +74,7 @@ class LoadOptions:
     engine: Literal["auto", "native", "compatibility"] = "auto"
     device: str = "cpu"  # beside the processor: "cpu" (nothing), "auto" (a card, if one is here), "cuda", "emulated"
     gpu_budget: int | None = None  # bytes of its memory; None: as much as is sensible
+    heat_folder: str | None = None  # where the use of experts is kept between runs; None: nowhere
     trace: str | None = None  # a file for what ran when, in Chrome's trace format; written when the model is unloaded
 
 

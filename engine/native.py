@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.budget_control import BudgetControl
 from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.gguf import GGUFFile, QuantType
+from engine.heat_recorder import HeatRecorder
 from engine.memory.available import available_memory, format_bytes, require_memory
 from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
 from engine.memory.prefix_cache import PrefixCache
@@ -62,6 +63,7 @@ class NativeBackend:
     model: LoadedModel
     emit: Emit
     control: BudgetControl | None = None  # where there is a device beside the CPU
+    recorder: HeatRecorder | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -109,6 +111,8 @@ class NativeBackend:
         if self.control is not None:
             self.control.advance()
         self.session.step(interrupted)
+        if self.recorder is not None and not self.session.sequences:
+            self.recorder.save()
 
     def set_budget(self, gpu_bytes: int) -> None:
         if self.control is None:
@@ -127,6 +131,8 @@ class NativeBackend:
             self.session.finish(sequence, FinishReason.ABORTED)
         self.cache.clear()
         self.model.close()
+        if self.recorder is not None:
+            self.recorder.save(at_once=True)
 
 
 def load_native(
@@ -168,7 +174,9 @@ def load_native(
         progress(0.7, "Preparing the computation")
         if options.trace:
             model.start_trace(Path(options.trace))
-        control = _place(model, gguf, emit, progress)
+        shape = ModelShape.from_gguf(gguf) if model.hybrid is not None else None
+        recorder = _recorder(model, shape, options)
+        control = _place(model, shape, recorder, emit, progress)
         template = ChatTemplate.from_tokenizer(tokenizer, options.template)
         info = ModelInfo(
             path=str(path),
@@ -194,15 +202,24 @@ def load_native(
         )
         cache = PrefixCache(model.pool)
         session = Session(model.executor, cache, context, tokenizer.is_stop, emit)
-        return NativeBackend(info, tokenizer, template, cache, session, model, emit, control)
+        return NativeBackend(info, tokenizer, template, cache, session, model, emit, control, recorder)
     except BaseException:
         gguf.close()
         raise
 
 
-def _place(model: LoadedModel, gguf: GGUFFile, emit: Emit, progress: Progress) -> BudgetControl | None:
+def _recorder(model: LoadedModel, shape: ModelShape | None, options: LoadOptions) -> HeatRecorder | None:
+    """Where the uses of experts are counted at all, and are wanted."""
+    if model.hybrid is None or shape is None or not shape.is_moe or options.heat_folder is None:
+        return None
+    return HeatRecorder(Path(options.heat_folder), shape, model.hybrid.heat)
+
+
+def _place(
+    model: LoadedModel, shape: ModelShape | None, recorder: HeatRecorder | None, emit: Emit, progress: Progress
+) -> BudgetControl | None:
     """Puts on the device what its memory is planned to hold."""
-    if model.hybrid is None:
+    if model.hybrid is None or shape is None:
         return None
 
     def tell(event: Event) -> None:
@@ -211,7 +228,7 @@ def _place(model: LoadedModel, gguf: GGUFFile, emit: Emit, progress: Progress) -
         elif isinstance(event, PlacementRolledBack):
             emit(Notice(event.error.cause, "The model runs on the processor."))
 
-    control = BudgetControl.of(model, ModelShape.from_gguf(gguf), tell)
+    control = BudgetControl.of(model, shape, tell, recorder.for_planner if recorder is not None else None)
     control.set_budget(model.hybrid.device.memory.limit)
     control.finish()
     control.emit = emit

@@ -11,6 +11,8 @@ from engine.errors import EngineError
 from engine.placement.budget import Budget, gpu_limit, ram_limit, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.heat import RecordedHeat
+from engine.placement.items import model_items
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
@@ -51,11 +53,12 @@ class Outlook:
     marks: Marks
     curve: tuple[tuple[int, float], ...]  # budget in bytes, predicted decode tokens/s; never falling
     ram_limit: int
+    recorded: RecordedHeat | None = None  # use of the experts that plans go by
 
 
 class Forecast:
     """`taken`: GPU memory that other programs hold. `overhead`: what the running device needs besides weights and
-    caches; None: an estimate."""
+    caches; None: an estimate. `recorded`: the model's use of its experts so far."""
 
     def __init__(
         self,
@@ -66,14 +69,17 @@ class Forecast:
         ram: int | None = None,
         taken: int = 0,
         overhead: int | None = None,
+        recorded: RecordedHeat | None = None,
     ) -> None:
-        self.planner = Planner(shape, hardware, work)
+        heat = recorded.of(model_items(shape).banks) if recorded is not None else None
+        self.planner = Planner(shape, hardware, work, heat=heat)
         if overhead is not None:
             self.planner.overhead = overhead
         self._ram = ram
         self._safe = recommended_budget(hardware, taken).gpu_bytes
         limit = ram_limit(Budget(0, ram), hardware)
-        self.outlook = Outlook(shape, hardware, work, self._marks(), self._curve(), limit)
+        known = recorded if heat is not None else None
+        self.outlook = Outlook(shape, hardware, work, self._marks(), self._curve(), limit, known)
 
     def preview(self, budget: int) -> Preview:
         try:

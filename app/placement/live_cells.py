@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,15 @@ def live_heat(cells: MapCells, residency: ResidencySnapshot) -> Heat:
     start = cells.tensor_columns
     for bank in residency.banks:
         heat[bank.layer + 1, start : start + len(bank.heat)] = bank.heat
+    return heat
+
+
+def recorded_heat(cells: MapCells, counts: Mapping[str, Sequence[float]]) -> Heat:
+    """The same from what was recorded, by bank."""
+    heat = np.zeros((cells.rows, cells.columns), np.float32)
+    for layer, bank in cells.banks.items():
+        uses = counts.get(bank.key, ())
+        heat[layer + 1, cells.tensor_columns : cells.tensor_columns + len(uses)] = uses
     return heat
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from app.placement.machines import Machine
     from engine.placement.costs import Workload
     from engine.placement.hardware.profile import HardwareProfile
+    from engine.placement.heat import RecordedHeat
     from engine.placement.shape import ModelShape
 
 THIS_MACHINE = ""  # the choice that stands for the GPU that is really there, or none
@@ -89,7 +90,8 @@ class PlacementController(QObject):
         own_machine.measured.connect(self.forget_machine)
         self.answer: Answer | None = None
         self.read_shape: Callable[[str], ModelShape] = _read_shape
-        self.read_machine: Callable[[], tuple[HardwareProfile, bool]] = lambda: _own_profile(folder.root / "hardware")
+        self.read_machine: Callable[[], tuple[HardwareProfile, bool]] = lambda: _own_profile(folder.hardware)
+        self.read_heat: Callable[[ModelShape], RecordedHeat] = lambda shape: _read_heat(folder.heat, shape)
         self.live = LivePlacement(client, settings, self)
         self.live.changed.connect(self._residency_changed)
         self._models = models
@@ -217,8 +219,15 @@ class PlacementController(QObject):
             work = Workload(context=wish.context, prompt=depth, depth=depth)
             machine = self._machine(wish, self._shape[1], work)
             overhead = wish.overhead if wish.is_live else None
+            shape = self._shape[1]
             forecast = Forecast(
-                self._shape[1], machine.profile, work, ram=wish.ram, taken=wish.taken, overhead=overhead
+                shape,
+                machine.profile,
+                work,
+                ram=wish.ram,
+                taken=wish.taken,
+                overhead=overhead,
+                recorded=self.read_heat(shape),
             )
             self._forecast = wish.ground, machine, forecast
         _, machine, forecast = self._forecast
@@ -264,6 +273,12 @@ def _read_shape(path: str) -> ModelShape:
     from engine.placement.shape_source import read_shape
 
     return read_shape(path)
+
+
+def _read_heat(folder: Path, shape: ModelShape) -> RecordedHeat:
+    from engine.placement.heat import HeatStore
+
+    return HeatStore(folder, shape).load()
 
 
 def _own_profile(folder: Path) -> tuple[HardwareProfile, bool]:

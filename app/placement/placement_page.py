@@ -23,9 +23,18 @@ from app.library.notice import Notice
 from app.model_controller import ModelController
 from app.placement.budget_card import BudgetCard
 from app.placement.exports import as_chrome_trace, as_csv
-from app.placement.live_cells import Heat, device_parts, live_heat, live_levels, live_places, wished_places
+from app.placement.live_cells import (
+    Heat,
+    device_parts,
+    live_heat,
+    live_levels,
+    live_places,
+    recorded_heat,
+    wished_places,
+)
 from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
+from app.placement.map_colors import use_levels
 from app.placement.measure_line import MeasureLine
 from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
@@ -39,6 +48,8 @@ from app.translation import tr
 from engine.messages import PlacementRolledBack
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.load import QUIET
+from engine.placement.heat import RecordedHeat
+from engine.placement.plan import PlacementPlan
 from engine.telemetry.residency import ResidencySnapshot
 
 PAGE_WIDTH = 1040
@@ -248,13 +259,10 @@ class PlacementPage(QScrollArea):
         plan = answer.preview.plan
         if residency is None or not residency.items:
             self._heat = None
-            self.map.show_places(cells.of_plan(plan))
-            partly = any(0 < e.slots < e.bank.count and not e.resident for e in plan.experts)
-            self.map.show_hint(
-                tr("A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.")
-                if partly
-                else ""
-            )
+            recorded = answer.outlook.recorded
+            levels = use_levels(recorded_heat(cells, recorded.counts)) if recorded is not None else None
+            self.map.show_places(cells.of_plan(plan), levels)
+            self.map.show_hint(_plan_hint(plan, recorded))
             return
         heat, before = live_heat(cells, residency), self._heat
         self._heat = heat
@@ -305,3 +313,12 @@ class PlacementPage(QScrollArea):
         self.ram_bar.show_bar(
             ram_bar(plan, hardware.cpu.memory_bytes, here.others if here else 0, held_parts(here) if here else ())
         )
+
+
+def _plan_hint(plan: PlacementPlan, recorded: RecordedHeat | None) -> str:
+    if recorded is not None:
+        tokens = f"{recorded.tokens:,.0f}"
+        return tr("Planned with the use of the experts in the last answers, about {tokens} tokens.", tokens=tokens)
+    if any(0 < experts.slots < experts.bank.count and not experts.resident for experts in plan.experts):
+        return tr("A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.")
+    return ""

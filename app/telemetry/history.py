@@ -40,6 +40,27 @@ class TokenRate:
         return count / self._window if count else None
 
 
+class ByteRate:
+    """Bytes per second from totals that come now and then; None until there are two, and when none comes any more."""
+
+    def __init__(self, window: float = 2.5) -> None:
+        self._window = window
+        self._totals: deque[tuple[float, int]] = deque()
+
+    def add(self, time: float, total: int) -> None:
+        if self._totals and total < self._totals[-1][1]:  # another model
+            self._totals.clear()
+        self._totals.append((time, total))
+
+    def at(self, now: float) -> float | None:
+        while self._totals and self._totals[0][0] < now - self._window:
+            self._totals.popleft()
+        if len(self._totals) < 2:
+            return None
+        (first, low), (last, high) = self._totals[0], self._totals[-1]
+        return (high - low) / (last - first) if last > first else None
+
+
 class History:
     """Values of every trace, oldest first; None where there was no reading."""
 
@@ -52,8 +73,10 @@ class History:
         speed: float | None,
         hit_rate: float | None,
         device_bytes: int | None = None,
+        traffic: tuple[float | None, float | None] = (None, None),
     ) -> None:
-        """`device_bytes`: used on a device of our own that no driver knows of (the emulated one)."""
+        """`device_bytes`: used on a device of our own that no driver knows of (the emulated one). `traffic`: bytes per
+        second to the device and back, as our own executor counts them; they go before what the driver says."""
         gpu = snapshot.gpu
         vram = device_bytes if device_bytes is not None else (gpu.used if gpu is not None else None)
         new = {
@@ -61,8 +84,8 @@ class History:
             Trace.RAM: snapshot.held + snapshot.mapped,
             Trace.GPU: gpu.load if gpu is not None else None,
             Trace.CPU: snapshot.cpu_load,
-            Trace.RECEIVED: gpu.received if gpu is not None else None,
-            Trace.SENT: gpu.sent if gpu is not None else None,
+            Trace.RECEIVED: _first(traffic[0], gpu.received if gpu is not None else None),
+            Trace.SENT: _first(traffic[1], gpu.sent if gpu is not None else None),
             Trace.DISK: snapshot.disk_read,
             Trace.HITS: hit_rate,
             Trace.SPEED: speed,
@@ -73,3 +96,7 @@ class History:
     def latest(self, trace: Trace) -> float | None:
         values = self.values[trace]
         return values[-1] if values else None
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.background import MainThread
 from app.engine_client import Arrival
-from app.telemetry.history import History, TokenRate
+from app.telemetry.history import ByteRate, History, TokenRate
 from engine.messages import (
     GenerationFinished,
     GenerationStats,
@@ -38,6 +38,7 @@ class TelemetryFeed(QObject):
         self.history = History()
         self.last_answer: GenerationStats | None = None  # of the model that runs
         self._tokens = TokenRate()
+        self._to_device, self._to_host = ByteRate(), ByteRate()
         self._main_thread = main_thread
         self._probe: Probe | None = None
 
@@ -71,7 +72,8 @@ class TelemetryFeed(QObject):
     def take(self, snapshot: TelemetrySnapshot) -> None:
         self.snapshot = snapshot
         hits = self.residency.hit_rate if self.residency is not None else None
-        self.history.add(snapshot, self.speed, hits, self.device_bytes)
+        traffic = self._to_device.at(snapshot.time), self._to_host.at(snapshot.time)
+        self.history.add(snapshot, self.speed, hits, self.device_bytes, traffic)
         self.updated.emit()
 
     def handle_all(self, arrivals: list[Arrival]) -> None:
@@ -84,6 +86,12 @@ class TelemetryFeed(QObject):
                 case ModelLoaded() | ModelUnloaded():
                     self.last_answer = self.residency = None
                 case PlacementChanged(residency=residency) | PlacementRolledBack(residency=residency):
-                    self.residency = residency
+                    self._take_residency(time, residency)
                 case ResidencyTold(residency=residency):
-                    self.residency = residency
+                    self._take_residency(time, residency)
+
+    def _take_residency(self, time: float, residency: ResidencySnapshot | None) -> None:
+        self.residency = residency
+        if residency is not None:
+            self._to_device.add(time, residency.bytes_to_device)
+            self._to_host.add(time, residency.bytes_to_host)

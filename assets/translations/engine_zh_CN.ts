@@ -68,6 +68,10 @@
       <translation>可以全部放入 GPU。</translation>
     </message>
     <message>
+      <source>All states are in use.</source>
+      <translation>所有状态都在使用中。</translation>
+    </message>
+    <message>
       <source>Allow more memory, or choose a shorter context.</source>
       <translation>请允许使用更多内存，或选择更短的上下文。</translation>
     </message>
@@ -86,6 +90,10 @@
     <message>
       <source>Ask again to start it anew. If it stops again, choose another file of this model.</source>
       <translation>再次提问即可重新启动它。如果再次停止，请选择该模型的其他文件。</translation>
+    </message>
+    <message>
+      <source>Ask again when an answer has ended.</source>
+      <translation>请在某个回答结束后再次提问。</translation>
     </message>
     <message>
       <source>Attach a part of it.</source>
@@ -353,7 +361,7 @@
     </message>
     <message>
       <source>GPU support could not be unpacked to {}: {}.</source>
-      <translation>GPU 支持无法解压到 {}：{}。</translation>
+      <translation>GPU 支持无法解压到 {0}：{1}。</translation>
     </message>
     <message>
       <source>Hub cache</source>
@@ -1081,7 +1089,7 @@
     </message>
     <message>
       <source>There is no room for GPU support in {}: {}, {} MB are free.</source>
-      <translation>{} 中没有足够的空间安装 GPU 支持：{}，剩余 {} MB。</translation>
+      <translation>{0} 中没有足够的空间安装 GPU 支持：{1}，剩余 {2} MB。</translation>
     </message>
     <message>
       <source>There is no tokenizer in the file.</source>
@@ -1741,7 +1749,7 @@
     </message>
     <message>
       <source>{} MB are needed</source>
-      <translation>需要 {} MB</translation>
+      <translation>需要 {0} MB</translation>
     </message>
     <message>
       <source>{} Or run it on the processor.</source>
@@ -1798,6 +1806,10 @@
     <message>
       <source>{} cannot be written: {}.</source>
       <translation>无法写入 {0}：{1}。</translation>
+    </message>
+    <message>
+      <source>{} channels of “{}” do not divide into {} heads of queries and keys beside {} × {} values</source>
+      <translation>“{1}”的 {0} 个通道除 {3} × {4} 个值之外，无法分成 {2} 个查询与键的头</translation>
     </message>
     <message>
       <source>{} could not be moved to the trash: it is in use, or may not be changed.</source>
@@ -1869,7 +1881,7 @@
     </message>
     <message>
       <source>{} holds no libraries.</source>
-      <translation>{} 中没有程序库。</translation>
+      <translation>{0} 中没有程序库。</translation>
     </message>
     <message>
       <source>{} holds no model with these files any more.</source>
@@ -2166,6 +2178,10 @@
     <message>
       <source>{}: {} is {}, which must be above zero.</source>
       <translation>{0}：{1} 为 {2}，而必须大于零。</translation>
+    </message>
+    <message>
+      <source>{}: {} is {}, whose fourth part is not supported.</source>
+      <translation>{0}：{1} 为 {2}，其第四部分不受支持。</translation>
     </message>
     <message>
       <source>{}: {} is {}; it must lie between {} and {}.</source>

@@ -1240,6 +1240,10 @@
       <translation>位置</translation>
     </message>
     <message>
+      <source>Planned with the use of the experts in the last answers, about {tokens} tokens.</source>
+      <translation>依据最近回答（约 {tokens} 个词元）中专家的使用情况规划。</translation>
+    </message>
+    <message>
       <source>Please report it together with the log.</source>
       <translation>请连同日志一起报告。</translation>
     </message>

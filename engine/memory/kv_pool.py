@@ -118,18 +118,24 @@ class KVPool:
         """Of each of a layer's arrays."""
         return tuple(self._counted(self._kinds[index]).count * size for size in self._sizes[index])
 
-    def move_layer(self, index: int, *memory: CellMemory) -> None:
-        """From now on the layer lives in `memory`, of the same sizes; what is in use is copied there."""
+    def move_layer(self, index: int, *memory: CellMemory) -> int:
+        """From now on the layer lives in `memory`, of the same sizes; what is in use is copied there: so many bytes."""
+        copied = 0
         for to, cells in zip(memory, self._read_used(index), strict=True):
             to.write(0, cells)
+            copied += len(cells)
         self._layers[index] = memory
+        return copied
 
-    def move_layer_home(self, index: int) -> None:
-        """Back into RAM. OutOfMemoryError, with nothing changed, if there is no room."""
+    def move_layer_home(self, index: int) -> int:
+        """Back into RAM; the bytes copied. OutOfMemoryError, with nothing changed, if there is no room."""
         arrays = _map_arrays(self._sizes[index], self._counted(self._kinds[index]).count)
+        copied = 0
         for array, cells in zip(arrays, self._read_used(index), strict=True):
             array.reshape(-1)[: len(cells)] = cells
+            copied += len(cells)
         self._layers[index] = arrays
+        return copied
 
     def _read_used(self, index: int) -> Iterator[Cells]:
         """The bytes of all blocks or slots in use, of each of a layer's arrays."""

@@ -43,6 +43,12 @@ def chances_from_heat(heat: Sequence[float], used: int) -> tuple[float, ...]:
     return tuple(_scaled_chances(weights, used).tolist())
 
 
+def chances_in_order(heat: Sequence[float], used: int) -> list[float]:
+    """The same, by expert."""
+    weights = np.asarray(heat, np.float64) + 0.5
+    return [float(chance) for chance in _scaled_chances(weights, used)]
+
+
 def _scaled_chances(weights: FloatArray, used: int) -> FloatArray:
     if used >= len(weights):
         return np.ones(len(weights))

@@ -81,8 +81,11 @@ class ExpertHeat:
     per token."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
+        self._counts = dict(counts)
         self._rows = {bank: row for row, bank in enumerate(counts)}
         self.values: Heat = np.zeros((len(counts), max(counts.values(), default=0)), np.float32)
+        self._recorded: Heat = np.zeros_like(self.values)  # uses since `take_record`, not decayed
+        self.recorded_tokens = 0
 
     def of(self, bank: str) -> Heat:
         row: Heat = self.values[self._rows[bank]]
@@ -97,7 +100,17 @@ class ExpertHeat:
         experts = self.values.shape[1]
         offsets = np.repeat([self._rows[bank] * experts for bank in used], [ids.size for ids in used.values()])
         flat = np.concatenate([ids.ravel() for ids in used.values()]) + offsets
-        self.values += np.bincount(flat, minlength=self.values.size).reshape(self.values.shape)
+        uses = np.bincount(flat, minlength=self.values.size).reshape(self.values.shape)
+        self.values += uses
+        self._recorded += uses
+        self.recorded_tokens += tokens
+
+    def take_record(self) -> tuple[dict[str, list[float]], int]:
+        """Uses by bank, and in how many tokens, since the last time."""
+        counts = {bank: self._recorded[row, : self._counts[bank]].tolist() for bank, row in self._rows.items()}
+        tokens, self.recorded_tokens = self.recorded_tokens, 0
+        self._recorded[:] = 0
+        return counts, tokens
 
     def hottest(self, bank: str, count: int, number: int) -> tuple[int, ...]:
         """The `count` most used of a bank's `number` experts; the lower number where two are alike."""

@@ -349,6 +349,10 @@ class HybridExecutor:
         """For the present step's tasks: fills a buffer with a tile."""
         return self.residency.load_tile(bank, self._tiles.experts(bank, tile), buffer)
 
+    def count_carried(self, size: int, *, to_device: bool) -> None:
+        """For the present step's tasks."""
+        self.residency.traffic.count(size, to_device=to_device)
+
     @staticmethod
     def _raise_failure(launch: Launch, tokens: int) -> None:
         if isinstance(launch.failure, MemoryError):

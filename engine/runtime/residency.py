@@ -19,6 +19,7 @@ from engine.runtime.devices.device import Device
 from engine.runtime.devices.memory import Bytes, DeviceMemory, Region
 from engine.runtime.expert_slots import SlotTable
 from engine.runtime.placement import BUFFERS
+from engine.runtime.traffic import Traffic
 
 _ALIGNMENT = 64
 
@@ -59,6 +60,7 @@ class Residency:
         self.items: dict[str, ItemMemory] = {}
         self.banks: dict[str, BankMemory] = {}
         self.tiles: list[list[Region]] = []  # by buffer: gate, up, down
+        self.traffic = Traffic()
         self._weights = weights
         self._pool = pool
         self._shapes = graph.weights
@@ -101,6 +103,7 @@ class Residency:
         for name, offset in offsets.items():
             source = self._source(name)
             region.write(offset, source)
+        self.traffic.count(self.item_bytes(item))
         self.items[item] = ItemMemory(region, offsets)
 
     def load_caches(self, item: str) -> None:
@@ -115,13 +118,13 @@ class Residency:
                 for region in regions:
                     region.release()
                 raise
-            self._pool.move_layer(layer, *regions)
+            self.traffic.count(self._pool.move_layer(layer, *regions))
             memory.kv[layer] = tuple(regions)
 
     def bring_caches_home(self, item: str) -> None:
         """OutOfMemoryError where RAM has no room for them. Their device memory stays until `drop_item`."""
         for layer in self.items[item].kv:
-            self._pool.move_layer_home(layer)
+            self.traffic.count(self._pool.move_layer_home(layer), to_device=False)
 
     def take_caches_back(self, item: str) -> None:
         """Undoes `bring_caches_home`."""
@@ -188,6 +191,7 @@ class Residency:
             size = memory.expert_bytes[name]
             region.write(slot * size, self._source(name)[expert * size : (expert + 1) * size])
             copied += size
+        self.traffic.count(copied)
         return copied
 
     def bank_weights(self, bank: str) -> Mapping[str, Bytes]:
@@ -233,6 +237,7 @@ class Residency:
             for place, expert in enumerate(experts):
                 self.tiles[buffer][role].write(place * size, source[expert * size : (expert + 1) * size])
             copied += size * len(experts)
+        self.traffic.count(copied)
         return copied
 
     def _roles(self, bank: str) -> tuple[str, str, str]:

@@ -57,6 +57,9 @@ class Tables(Protocol):
     def load_tile(self, bank: str, tile: int, buffer: int) -> int:
         """Copies a tile's experts into a buffer; the bytes copied."""
 
+    def count_carried(self, size: int, *, to_device: bool) -> None:
+        """Values of so many bytes have gone over the link."""
+
 
 @dataclass(eq=False)
 class Side:
@@ -161,6 +164,7 @@ class CopyWork:
 
     def __call__(self) -> None:
         self.copied = self.device.carry([(self.source.views[place], staging) for place, staging in self.stagings])
+        self.source.tables.count_carried(self.copied, to_device=not self.source.side.on_device)
 
     def cost(self) -> float:
         return self.device.link.seconds(self.copied)

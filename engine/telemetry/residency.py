@@ -47,6 +47,8 @@ class ResidencySnapshot:
     banks: tuple[BankResidency, ...] = ()
     hit_rate: float | None = None
     promoted: int = 0  # experts that took a slot since the model was loaded
+    bytes_to_device: int = 0  # over the link since then, counted by the executor: weights, caches, activations
+    bytes_to_host: int = 0
     predicted_decode: float | None = None
     measured_decode: float | None = None
     notes: tuple[str, ...] = field(default=())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.telemetry.history import PER_SECOND, SECONDS, History, TokenRate, Trace
+from app.engine_client import Arrival
+from app.telemetry.history import PER_SECOND, SECONDS, ByteRate, History, TokenRate, Trace
+from engine.messages import ResidencyTold
+from engine.telemetry.residency import ResidencySnapshot
 from engine.telemetry.snapshot import GPUReading, TelemetrySnapshot
 
 GiB = 1 << 30
@@ -35,6 +38,32 @@ def test_token_rate_counts_the_last_second_and_falls_silent():
         rate.add(tick / 20, 1)
     assert rate.at(1.95) == pytest.approx(20, abs=1)
     assert rate.at(10.0) is None
+
+
+def test_byte_rate_follows_totals_and_falls_silent():
+    rate = ByteRate()
+    assert rate.at(0.0) is None
+    for tick in range(9):
+        rate.add(tick / 4, 1000 * tick)
+    assert rate.at(2.0) == pytest.approx(4000)
+    assert rate.at(60.0) is None
+    rate.add(61.0, 5)  # another model counts from the start
+    assert rate.at(61.0) is None
+
+
+def test_own_counters_go_before_the_drivers(app):
+    feed = app.context.telemetry
+    feed.close()
+    card = GPUReading("card", 12 * GiB, 4 * GiB, 3 * GiB, 0.5, 1.2e9, 4e7)
+    feed.take(snapshot(1.0, card))
+    assert feed.history.latest(Trace.RECEIVED) == 1.2e9
+    for time in (2.0, 3.0):
+        told = ResidencySnapshot("card", GiB, 0, bytes_to_device=int(time * 5e6), bytes_to_host=int(time * 2e6))
+        feed.handle_all([Arrival(time, ResidencyTold(told))])
+    feed.take(snapshot(3.0, card))
+    assert feed.history.latest(Trace.RECEIVED) == pytest.approx(5e6)
+    assert feed.history.latest(Trace.SENT) == pytest.approx(2e6)
+    assert app.window.status.cells["link"].text() == "PCIe ↓ 5 MB/s  ↑ 2 MB/s"
 
 
 def test_the_status_line_says_n_a_for_what_is_not_known(app, qtbot):

@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.placement.budget_slider import BudgetSlider
 from app.placement.map_cells import GPU, RAM
+from engine.placement.heat import RecordedHeat
+from engine.placement.items import model_items
 
 GiB, MiB = 1 << 30, 1 << 20
 
@@ -218,3 +220,20 @@ def test_a_narrow_window_needs_no_sideways_scrolling(memory, qtbot):
     assert not memory.page.budget.presets["minimum"].isVisible()
     memory.app.window.resize(1120, 780)
     qtbot.waitUntil(lambda: memory.page.budget.presets["minimum"].isVisible())
+
+
+def test_plans_go_by_what_was_recorded_of_the_experts(open_memory, qtbot):
+    memory = open_memory()
+    plain = memory.answer
+    assert plain.outlook.recorded is None
+    banks = model_items(plain.outlook.shape).banks
+    row = [0.0] * 112 + [2048.0] * 16
+    recorded = RecordedHeat(4096.0, {bank.key: row for bank in banks})
+    memory.controller.read_heat = lambda _shape: recorded
+    memory.controller.forget_machine()  # anything that needs a new forecast
+    qtbot.waitUntil(lambda: memory.answer is not plain and memory.answer.outlook.recorded is not None)
+    assert memory.answer.preview.plan.predicted.hit_rate > plain.preview.plan.predicted.hit_rate
+    assert "about 4,096 tokens" in memory.page.map.facts.text()
+    levels = memory.page.map.view._levels
+    cells = memory.page._cells
+    assert levels[1, cells.tensor_columns + 127] > levels[1, cells.tensor_columns]
