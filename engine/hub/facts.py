@@ -9,6 +9,7 @@ from typing import Literal
 
 from engine.errors import EngineError
 from engine.gguf import Metadata, TensorInfo
+from engine.models.graph import STATE_SLOTS
 from engine.models.registry import native_architectures
 
 Kind = Literal["model", "projector", "adapter", "calibration", "part"]
@@ -38,6 +39,7 @@ class ModelFacts:
     unsupported: str
     quirks: tuple[str, ...]
     parts: int  # files of the whole model
+    state_bytes: int = 0  # of recurrent layers, whatever the context
 
 
 def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelFacts:
@@ -59,6 +61,7 @@ def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelF
         unsupported=unsupported_type(infos),
         quirks=tuple(_quirks(metadata, architecture, layers, tensors)),
         parts=max(1, number(metadata, "split.count", 1)),
+        state_bytes=_state_bytes(metadata, architecture, layers),
     )
 
 
@@ -111,9 +114,25 @@ def _kv_bytes(metadata: Metadata, architecture: str, layers: int) -> int:
     if (latent := number(metadata, f"{architecture}.attention.kv_lora_rank")) > 0:
         rope = number(metadata, f"{architecture}.rope.dimension_count")
         return layers * (latent + rope) * _KV_BYTES
+    interval = _attention_interval(metadata, architecture)
+    kv_heads = tuple(count for layer, count in enumerate(kv_heads, 1) if layer % interval == 0)
     key = number(metadata, f"{architecture}.attention.key_length", head)
     value = number(metadata, f"{architecture}.attention.value_length", head)
     return sum(kv_heads) * (key + value) * _KV_BYTES
+
+
+def _state_bytes(metadata: Metadata, architecture: str, layers: int) -> int:
+    """Slots of recurrent layers: the tails of their convolutions and their states, in float32."""
+    names = ("inner_size", "state_size", "group_count", "conv_kernel")
+    inner, state, groups, taps = (number(metadata, f"{architecture}.ssm.{name}") for name in names)
+    recurrent = layers - layers // _attention_interval(metadata, architecture)
+    return STATE_SLOTS * recurrent * 4 * (max(0, taps - 1) * (inner + 2 * groups * state) + inner * state)
+
+
+def _attention_interval(metadata: Metadata, architecture: str) -> int:
+    """Of so many layers, the last keeps keys and values; the others are recurrent."""
+    default = 4 if architecture in ("qwen3next", "qwen35", "qwen35moe") else 1
+    return max(1, number(metadata, f"{architecture}.full_attention_interval", default))
 
 
 def _per_layer(metadata: Metadata, key: str, layers: int) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def estimate_fit(file_bytes: int, facts: ModelFacts | None, machine: Machine, pr
     if facts is not None and facts.kind not in ("model", "part"):
         return Fit(FitKind.UNSUPPORTED, "Not a model", f"This file is a {facts.kind}, no model.", file_bytes)
     context = min(CONTEXT, facts.context_length or CONTEXT) if facts else 0
-    cache = facts.kv_bytes_per_token * context if facts else 0
+    cache = facts.kv_bytes_per_token * context + facts.state_bytes if facts else 0
     needed = file_bytes + cache + SCRATCH
     ram, vram = max(0, machine.ram - SYSTEM_BYTES), max(0, machine.vram - GPU_HEADROOM)
     kind, label, where = _place(needed, ram, vram)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,12 @@ import pytest
 from engine.gguf import GGUFFile
 from engine.hub.facts import ModelFacts, model_facts
 from engine.hub.fit import FitKind, Machine, estimate_fit
+from engine.memory import KVPool
+from engine.models import build_graph, load_spec
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.small_gguf import small_gguf
+from tests.support.tiny_models import TinyModel
+from tests.support.tiny_qwen3next import TinyQwen3Next
 
 GIB = 1 << 30
 
@@ -68,6 +73,14 @@ def test_kinds(tmp_path: Path, key: str, value: object, kind: str) -> None:
 def test_latent_attention_has_a_small_cache(tmp_path: Path) -> None:
     changes = {"llama__attention__kv_lora_rank": 512, "llama__rope__dimension_count": 64}
     assert facts_of(small_gguf(**changes), tmp_path).kv_bytes_per_token == 2 * (512 + 64) * 2
+
+
+def test_recurrent_layers_have_states_in_place_of_a_cache(tiny_models: Callable[[TinyModel], Path]) -> None:
+    with GGUFFile.open(tiny_models(TinyQwen3Next(layers=4))) as gguf:
+        facts = model_facts(gguf.metadata, gguf.tensors)
+        layers = build_graph(load_spec(gguf)).kv_layers
+    assert facts.kv_bytes_per_token == KVPool.bytes_per_token(layers)
+    assert facts.state_bytes == KVPool.bytes_of_states(layers)
 
 
 @pytest.mark.parametrize(
