@@ -26,6 +26,7 @@ from app.model_controller import ModelController
 from app.placement.answer_prediction import AnswerPrediction
 from app.placement.own_machine import OwnMachine
 from app.placement.placement_controller import PlacementController
+from app.placement.spill_watch import SpillWatch
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
 from app.store.store_thread import StoreThread
@@ -79,6 +80,7 @@ class AppContext(QObject):
         )
         self.prediction = AnswerPrediction(self.session, self.models, self.placement)
         self.telemetry = TelemetryFeed(self.main_thread, self)
+        self.spill_watch = SpillWatch(self.telemetry, self.placement, self.problems)
         self.presets = Presets(folder.presets)
         self.titles = Titles(self.client, self.session, self.conversations, self.models, self.settings)
         self.window = MainWindow(

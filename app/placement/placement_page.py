@@ -304,7 +304,10 @@ class PlacementPage(QScrollArea):
         residency = self._shown_residency
         gpu = snapshot.gpu if snapshot is not None else None
         if gpu is not None and gpu.used is not None:
-            self._controller.set_taken(max(0, gpu.used - (gpu.ours or 0)))
+            ours = gpu.ours
+            if ours is None:  # WDDM does not tell; we know what we hold
+                ours = residency.used_bytes if residency is not None else 0
+            self._controller.set_taken(max(0, gpu.used - ours))
         self.gpu_bar.setVisible(hardware.gpu is not None)
         if hardware.gpu is not None:
             now = device_parts(residency) if residency is not None else ()

@@ -62,8 +62,11 @@ class TracesCard(QFrame):
             view.show_values(self._feed.history.values[trace])
         snapshot = self._feed.snapshot
         if snapshot is not None:
-            self.why.setText(engine_text(snapshot.gpu_problem))
-            self.why.setVisible(bool(snapshot.gpu_problem))
+            words = engine_text(snapshot.gpu_problem)
+            if snapshot.gpu is not None and snapshot.gpu.is_unified:
+                words = tr("This GPU has no memory of its own: what it uses stands under RAM.")
+            self.why.setText(words)
+            self.why.setVisible(bool(words))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -924,6 +924,10 @@
       <translation>重新扫描文件夹</translation>
     </message>
     <message>
+      <source>Lower the budget to {size}</source>
+      <translation>将预算降到 {size}</translation>
+    </message>
+    <message>
       <source>Makes tokens that were used lately less likely. 1 does nothing.</source>
       <translation>降低最近用过的词元的概率。1 表示不起作用。</translation>
     </message>
@@ -1190,6 +1194,10 @@
     <message>
       <source>Order</source>
       <translation>排序</translation>
+    </message>
+    <message>
+      <source>Other programs want the card too, or the budget is too large.</source>
+      <translation>其他程序也在使用该显卡，或者预算过大。</translation>
     </message>
     <message>
       <source>PCIe to GPU</source>
@@ -1740,6 +1748,10 @@
       <translation>下载已中断。</translation>
     </message>
     <message>
+      <source>The driver has moved {size} of the card's memory to RAM: answers are slower.</source>
+      <translation>驱动程序已将显卡内存中的 {size} 移到系统内存：回答会变慢。</translation>
+    </message>
+    <message>
       <source>The file can be read to its end. There is no checksum to compare it with.</source>
       <translation>文件可以完整读取，但没有可供比对的校验和。</translation>
     </message>
@@ -1850,6 +1862,10 @@
     <message>
       <source>Thinking…</source>
       <translation>正在思考…</translation>
+    </message>
+    <message>
+      <source>This GPU has no memory of its own: what it uses stands under RAM.</source>
+      <translation>该 GPU 没有独立显存：其用量计入内存。</translation>
     </message>
     <message>
       <source>This computer</source>

@@ -12,6 +12,7 @@ from ctypes import Structure, byref, c_int, c_uint, c_ulonglong, c_void_p, creat
 from typing import Any
 
 SUCCESS = 0
+_NOT_SUPPORTED = 3
 _REASONS = {
     4: "The NVIDIA driver refuses access to this user.",
     9: "The NVIDIA driver is installed but not loaded.",
@@ -94,6 +95,10 @@ class NVML:
         if self._call("nvmlDeviceGetMemoryInfo", handle, byref(memory)) != SUCCESS:
             return None
         return int(memory.total), min(int(memory.used), int(memory.total))
+
+    def is_unified(self, handle: c_void_p) -> bool:
+        """Cards that share the system's memory (Jetson, GB10) have no memory to tell of: "not supported"."""
+        return self._call("nvmlDeviceGetMemoryInfo", handle, byref(_Memory())) == _NOT_SUPPORTED
 
     def load(self, handle: c_void_p) -> float | None:
         """0..1."""

@@ -25,10 +25,12 @@ class GPUProbe:
     def __init__(self, libraries: tuple[str, ...] | None = None) -> None:
         self.problem = ""
         self._nvml: NVML | None = None
-        self._cards: list[tuple[c_void_p, str, float | None, bool]] = []
+        self._cards: list[tuple[c_void_p, str, float | None, bool, bool]] = []
         try:
             nvml = NVML.open(libraries)
-            self._cards = [(h, nvml.name(h), nvml.link_limit(h), nvml.is_slice(h)) for h in nvml.handles()]
+            self._cards = [
+                (h, nvml.name(h), nvml.link_limit(h), nvml.is_slice(h), nvml.is_unified(h)) for h in nvml.handles()
+            ]
             self._nvml = nvml
             self.problem = "" if self._cards else "The NVIDIA driver reports no GPU."
         except NVMLError as error:
@@ -40,7 +42,14 @@ class GPUProbe:
         return tuple(self._read(self._nvml, *card, processes) for card in self._cards)
 
     def _read(
-        self, nvml: NVML, handle: c_void_p, name: str, limit: float | None, is_slice: bool, processes: frozenset[int]
+        self,
+        nvml: NVML,
+        handle: c_void_p,
+        name: str,
+        limit: float | None,
+        is_slice: bool,
+        is_unified: bool,
+        processes: frozenset[int],
     ) -> GPUReading:
         memory = nvml.memory(handle)
         received, sent = nvml.traffic(handle, limit)
@@ -52,6 +61,7 @@ class GPUProbe:
             load=None if is_slice else nvml.load(handle),
             received=received,
             sent=sent,
+            is_unified=is_unified,
             is_slice=is_slice,
         )
 

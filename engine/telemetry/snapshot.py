@@ -19,6 +19,7 @@ class GPUReading:
     load: float | None
     received: float | None
     sent: float | None
+    is_unified: bool = False  # it has no memory of its own: what it uses is RAM
     is_slice: bool = False  # a MIG instance or a card split into them: utilisation is not told per slice
 
 
