@@ -10,7 +10,8 @@ from engine.placement.costs import Workload
 from engine.placement.hardware import catalogue, store
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.shape import ModelShape
-from engine.runtime.devices.open import emulated_machine
+from engine.runtime.devices.device import DeviceChoice
+from engine.runtime.devices.open import emulated_machine, with_device
 from engine.runtime.threads import default_threads
 
 
@@ -44,6 +45,11 @@ def machine_for(choice: str, own: HardwareProfile, *, measured: bool) -> Machine
         notes=(),
     )
     return Machine(profile, simulated=True, measured=measured)
+
+
+def with_card(own: HardwareProfile, *, measured: bool) -> Machine:
+    """The machine with the card that a model runs on."""
+    return Machine(with_device(own, DeviceChoice("cuda")), simulated=False, measured=measured)
 
 
 def emulated(shape: ModelShape, work: Workload, overhead: int) -> Machine:

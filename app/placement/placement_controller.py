@@ -235,12 +235,14 @@ class PlacementController(QObject):
         return Answer(wish, machine, forecast.outlook, forecast.preview(budget))
 
     def _machine(self, wish: Wish, shape: ModelShape, work: Workload) -> Machine:
-        from app.placement.machines import emulated, machine_for
+        from app.placement.machines import emulated, machine_for, with_card
 
         assert self._own is not None
         if wish.is_live and wish.device.startswith("emulated"):
             return emulated(shape, work, wish.overhead or 0)
         own, measured = self._own[1]
+        if wish.is_live:
+            return with_card(own, measured=measured)
         return machine_for(wish.machine, own, measured=measured)
 
     def _answered(self, answer: Answer) -> None:

@@ -30,6 +30,7 @@ class Shard:
         except BaseException:
             self.close()
             raise
+        self._mapping: mmap.mmap | None = None
         self._region: _cpu.GuardedRegion | None = None
         self._view: memoryview | None = None
 
@@ -43,9 +44,18 @@ class Shard:
                 mapping = mmap.mmap(self._fd, self.file_bytes, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:
                 raise FileError(f"{display_name(self.path)} cannot be mapped into memory: {error}.") from error
+            self._mapping = mapping
             self._region = _cpu.GuardedRegion(mapping)
             self._view = self._region.view().data
         return self._view
+
+    def release_pages(self, begin: int, end: int) -> None:
+        """These bytes are not needed for now: they stop counting as this process's memory, and the system may take the
+        pages for something else. Whoever reads them again gets them from its page cache, or from the disk."""
+        first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = end // mmap.PAGESIZE * mmap.PAGESIZE - first
+        if self._mapping is not None and size > 0 and hasattr(self._mapping, "madvise"):  # Windows has no such call
+            self._mapping.madvise(mmap.MADV_DONTNEED, first, size)
 
     def bytes_at(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset`, read and not mapped."""
@@ -72,7 +82,7 @@ class Shard:
         )
 
     def close(self) -> None:
-        self._region = self._view = None
+        self._mapping = self._region = self._view = None
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

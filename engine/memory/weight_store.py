@@ -26,6 +26,10 @@ class WeightStore:
         """A tensor's bytes as they stand in the file."""
         return self._gguf.buffer(name)
 
+    def release_pages(self, name: str, begin: int = 0, end: int | None = None) -> None:
+        """A tensor's bytes begin … end are on a device now, so RAM need not hold them as well."""
+        self._gguf.release_pages(name, begin, end)
+
     def check_unchanged(self) -> None:
         """FileChangedError if a file was cut or changed since it was opened: what was computed lately may be wrong."""
         self._gguf.check_unchanged()

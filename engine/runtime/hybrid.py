@@ -306,6 +306,9 @@ class HybridExecutor:
         """What tasks would have told of a step that ran as a whole."""
         for bank, ids in graph.used:
             self.promoter.note(bank, ids)
+        to_device, to_host = graph.copied
+        self.residency.traffic.count(to_device)
+        self.residency.traffic.count(to_host, to_device=False)
         spans = [Span("CPU", CPU, *span) for span in graph.cpu_spans]
         ended = time.perf_counter()
         if spans:

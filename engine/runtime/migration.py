@@ -69,6 +69,10 @@ def _evict(executor: HybridExecutor, kept: Placement) -> None:
     if kept == old:
         return
     items = [item for item in residency.items if item not in kept.on_device]
+    for bank, memory in residency.banks.items():
+        if 0 < kept.slots.get(bank, 0) < len(memory.table.experts):
+            residency.gather_hottest(bank, kept.slots[bank], executor.heat.of(bank))
+            executor.promoter.changed.add(bank)
     tables = {bank: memory.table for bank, memory in residency.banks.items()}
     home: list[str] = []
     try:

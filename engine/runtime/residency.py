@@ -17,7 +17,7 @@ from engine.memory.weight_store import WeightStore
 from engine.models.graph import Attention, DeltaRule, Experts, Graph
 from engine.runtime.devices.device import Device
 from engine.runtime.devices.memory import Bytes, DeviceMemory, Region
-from engine.runtime.expert_slots import SlotTable
+from engine.runtime.expert_slots import Heat, SlotTable
 from engine.runtime.placement import BUFFERS
 from engine.runtime.traffic import Traffic
 
@@ -103,6 +103,7 @@ class Residency:
         for name, offset in offsets.items():
             source = self._source(name)
             region.write(offset, source)
+            self._weights.release_pages(name)
         self.traffic.count(self.item_bytes(item))
         self.items[item] = ItemMemory(region, offsets)
 
@@ -175,6 +176,27 @@ class Residency:
             kept[slot] = expert
         memory.table = SlotTable.of(memory.table.count, kept)
 
+    def gather_hottest(self, bank: str, slots: int, heat: Heat) -> None:
+        """Before a bank shrinks: its most used experts move into the first `slots` slots, where others leave."""
+        memory, table = self.banks[bank], self.banks[bank].table
+
+        def use(slot: int) -> float:
+            expert = int(table.experts[slot])
+            return float(heat[expert]) if expert >= 0 else -1.0
+
+        colder = sorted(range(slots), key=use)
+        hotter = sorted(range(slots, len(table.experts)), key=use, reverse=True)
+        for source, target in zip(hotter, colder, strict=False):
+            if use(source) <= use(target):
+                break
+            for name, region in memory.regions.items():
+                size = memory.expert_bytes[name]
+                region.copy(source * size, target * size, size)
+            expert = int(table.experts[source])
+            table.evict(target)
+            table.evict(source)
+            table.install(target, expert)
+
     def trim_bank(self, bank: str) -> None:
         """Gives memory back that the table has no slot for."""
         memory = self.banks[bank]
@@ -190,6 +212,7 @@ class Residency:
         for name, region in memory.regions.items():
             size = memory.expert_bytes[name]
             region.write(slot * size, self._source(name)[expert * size : (expert + 1) * size])
+            self._weights.release_pages(name, expert * size, (expert + 1) * size)
             copied += size
         self.traffic.count(copied)
         return copied

@@ -253,7 +253,8 @@ class StepRun(Run):
 
     @property
     def spans(self) -> Spans:
-        return Spans(*(self.block + 4 * column * self.n for column in (4, 5, 8)), self.n)
+        order, spans, slots = (self.block + 4 * column * self.n for column in (4, 5, 8))
+        return Spans(order, spans, slots, self.n)
 
     def partitions(self, window: int) -> int:
         return min(self._most_partitions, window // PARTITION + 2) if window else self._most_partitions

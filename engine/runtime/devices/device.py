@@ -54,6 +54,10 @@ class StepGraph(Protocol):
         """Each bank, and the experts that the step used of it."""
 
     @property
+    def copied(self) -> tuple[int, int]:
+        """Bytes that went to the device, and that came from it."""
+
+    @property
     def cpu_spans(self) -> list[tuple[str, float, float]]:
         """When each of the CPU's segments ran."""
 

@@ -237,6 +237,19 @@ def test_prompts_in_between_keep_graphs_right(model: HybridModel, shape: TinyMod
     state.release()
 
 
+def test_what_a_captured_step_copies_is_counted(model: HybridModel) -> None:
+    state, _ = decode(model, 3)
+    traffic = model.executor.residency.traffic
+    before = traffic.to_device, traffic.to_host
+    model.executor.promoter.is_enabled = False
+    model.extend(state, [TOKENS[state.length]])
+    crossings = model.executor.schedule.segments.crossings  # type: ignore[union-attr]
+    values = [4 * model.executor._sides[True].graph.values[name] for c in crossings for name in c.values]
+    assert traffic.to_device > before[0] and traffic.to_host > before[1]
+    assert traffic.to_device + traffic.to_host - sum(before) >= sum(values)
+    state.release()
+
+
 def test_only_some_graphs_are_kept(model: HybridModel) -> None:
     graphs = model.executor._graphs
     assert isinstance(graphs, Graphs)

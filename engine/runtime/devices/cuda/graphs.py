@@ -88,6 +88,18 @@ class StepGraph:
             yield bank, words[offset // 4 : offset // 4 + self._tokens * width].reshape(self._tokens, width)
 
     @property
+    def copied(self) -> tuple[int, int]:
+        """Bytes that a step copies to the card, and from it."""
+        sizes = [
+            (copy.source.segment.on_device, staging.width)
+            for copy in _copies(self._schedule)
+            for _, staging in copy.stagings
+        ]
+        home = sum(self._bytes(width) for on_device, width in sizes if on_device)
+        home += sum(self._bytes(width) for _, width in self._noted.values())
+        return self._run.block_bytes + sum(self._bytes(width) for on_device, width in sizes if not on_device), home
+
+    @property
     def cpu_spans(self) -> list[tuple[str, float, float]]:
         """The CPU's segments in the last step: names, begins and ends in seconds of the steady clock."""
         names = [task.name for task in self._schedule.streams[CPU]]
