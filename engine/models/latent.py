@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from engine.errors import UnsupportedError
 from engine.models.graph import Attention, HeadLinear, KVLayer, Rope
 from engine.models.reading import SpecReader
-from engine.models.spec import LatentSpec, RopeSpec, YarnSpec, yarn_sharpening
+from engine.models.spec import Gating, LatentSpec, RopeSpec, YarnSpec, yarn_sharpening
 
 if TYPE_CHECKING:
     from engine.models.build import Builder
@@ -62,6 +62,11 @@ class LatentReader(SpecReader):
             rope=rope,
             split=split,
         )
+
+    def _default_gating(self) -> Gating:
+        """Files of GLM 4.7 Flash, known by their size, do without the key; so do those of V2."""
+        is_glm = self.blocks in (47, 48) and self._tensor("token_embd.weight").rows == 154880
+        return "sigmoid" if is_glm else super()._default_gating()
 
     def _query_rank(self, blk: str) -> int:
         """Values that queries are compressed to, or 0 where they are not."""

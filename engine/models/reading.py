@@ -33,6 +33,7 @@ from engine.models.spec import (
 _ROPE_FACTORS = "rope_freqs.weight"
 _EXPERT_APART = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
 _MOST_GROUPS = 32  # of experts, as the kernels count them
+_LAYER = re.compile(r"blk\.(\d{1,9})\.")
 _GATINGS: dict[int, Gating] = {1: "softmax", 2: "sigmoid"}  # llama.cpp's llama_expert_gating_func_type
 
 
@@ -80,6 +81,8 @@ class SpecReader:
             raise self._broken(f"nextn_predict_layers is {extra}, of {count} layers in all")
         if extra:
             self.warnings.append(f"The last {extra} of {count} layers only predict further tokens; they are not used.")
+        unused = range(count - extra, count)
+        self.tensors = {name: t for name, t in self.tensors.items() if _layer_of(name) not in unused}
         return count - extra
 
     def _layer(self, index: int, rope_factors: tuple[float, ...]) -> LayerSpec:
@@ -123,7 +126,7 @@ class SpecReader:
             count=self._agreed("expert_count", gate.count),
             used=used,
             width=gate.rows,
-            gating=_GATINGS.get(gating, self.family.gating),
+            gating=_GATINGS.get(gating, self._default_gating()),
             normalise=self.keys.flag("expert_weights_norm", self.family.normalise_experts),
             weight_scale=self.keys.number("expert_weights_scale", 0.0) or 1.0,
             activation=self.family.activation,
@@ -131,6 +134,9 @@ class SpecReader:
             groups_used=groups_used,
             shared=self._shared_expert(blk),
         )
+
+    def _default_gating(self) -> Gating:
+        return self.family.gating
 
     def _expert_groups(self, experts: int, used: int) -> tuple[int, int]:
         """Groups of experts, and how many of them a token's experts may come from."""
@@ -227,6 +233,12 @@ class SpecReader:
 
     def _broken(self, problem: str) -> EngineError:
         return FormatError(f"{self.gguf.path.name}: {problem}.", remedy="Download the file again.")
+
+
+def _layer_of(name: str) -> int:
+    """Number of the layer that a tensor belongs to; -1 outside the layers."""
+    match = _LAYER.match(name)
+    return int(match[1]) if match else -1
 
 
 def tensor_shapes(gguf: GGUFFile, ignored: tuple[str, ...] = ()) -> dict[str, TensorShape]:

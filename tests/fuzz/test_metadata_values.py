@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.gguf import GGUFFile
 from engine.gguf.describe import describe_file
 from engine.models import build_graph, load_spec
 from tests.support.gguf_writer import GGUFBuilder
+from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import FAMILIES, TinyModel, tiny_model_builder
+from tests.support.tiny_qwen3next import TinyQwen3Next
 
 INTEGERS = (0, 1, 3, 2**20, 2**32 - 1, 2**64 - 1, -1)
 FLOATS = (0.0, -1.0, 3e38, float("nan"))
@@ -37,6 +42,18 @@ def test_specs_are_read_or_refused(starter_model: Path, tmp_path: Path, soak: bo
         model = TinyModel(family, "Q2_K", layers=1, vocabulary=280, feed_forward=256, experts=1, experts_used=1,
                           rope_scaling="yarn")  # fmt: skip
         check_all_values(model, starter_model, tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TinyDeepSeek2(mix="Q8_0", layers=1, vocabulary=280, experts=2, experts_used=1, dense_layers=0, groups=1),
+        TinyQwen3Next("qwen35moe", "Q8_0", vocabulary=280, experts=1, experts_used=1),
+    ],
+    ids=lambda model: model.family,
+)
+def test_specs_of_other_memories_are_read_or_refused(starter_model: Path, tmp_path: Path, model: TinyModel) -> None:
+    check_all_values(replace(model, rope_scaling="yarn"), starter_model, tmp_path / "m.gguf")
 
 
 def check_all_values(model: TinyModel, tokenizer: Path, path: Path) -> None:

@@ -17,7 +17,9 @@ import pytest
 from engine.errors import FormatError, UnsupportedError
 from tests.fuzz.test_gguf_headers import NUMBERS
 from tests.support.native_model import NativeModel
+from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import FAMILIES, TinyModel, tiny_model_builder
+from tests.support.tiny_qwen3next import TinyQwen3Next
 
 QUICK_RUNS = 600
 SOAK_SECONDS = 300
@@ -29,6 +31,8 @@ def originals(starter_model: Path) -> list[tuple[bytes, int]]:
     """Small models, and how long their headers are."""
     sizes = {"layers": 1, "vocabulary": 280, "feed_forward": 256, "experts": 4, "experts_used": 2}
     models = [TinyModel(family, mix, **sizes) for family in FAMILIES for mix in ("Q4_K_M", "all")]  # type: ignore[arg-type]
+    small = {"mix": "Q8_0", "layers": 2, "vocabulary": 280, "experts": 4}
+    models += [TinyDeepSeek2(**small), TinyDeepSeek2(**small, split=False, dense_layers=0), TinyQwen3Next(**small)]  # type: ignore[arg-type]
     builders = [tiny_model_builder(model, starter_model) for model in models]
     return [(builder.build(), len(builder.header())) for builder in builders]
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import FormatError
 from engine.gguf import GGUFFile
-from engine.models import load_spec
+from engine.models import build_graph, load_spec
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -23,7 +23,8 @@ def model(blocks: int, extra: int) -> TinyModel:
 def test_they_are_left_out_with_a_warning(tiny_models: Write, blocks: int, runs: int) -> None:
     with GGUFFile.open(tiny_models(model(blocks, 1))) as file:
         spec = load_spec(file)
-    assert len(spec.layers) == runs
+    assert len(spec.layers) == runs == len(build_graph(spec).kv_layers)
+    assert not any(name.startswith(f"blk.{runs}.") for name in spec.tensors)
     assert spec.warnings == (f"The last 1 of {blocks} layers only predict further tokens; they are not used.",)
 
 
