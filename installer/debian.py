@@ -76,7 +76,7 @@ def build(bundle: Path, target: Path) -> Path:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
     package = target / f"tessera_{version()}_amd64.deb"
-    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "-z3", "--build", str(tree), str(package)]
+    command = ["dpkg-deb", "--root-owner-group", "-Zzstd", "-z9", "--build", str(tree), str(package)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(tree)
     return package

@@ -53,8 +53,8 @@ def build_wheels() -> list[Path]:
     pattern = f"llama_cpp_python-{requirement.split('==')[1]}-*.whl"
     if not list(WHEELS.glob(pattern)):
         run(
-            *pip, "wheel", "-q", "--no-deps", "--no-cache-dir", "--no-binary", ":all:", "-C", "build.targets=llama",
-            "-w", WHEELS, requirement, CMAKE_ARGS=LLAMA_OPTIONS,
+            *pip, "wheel", "-q", "--no-deps", "--no-cache-dir", "--no-binary", ":all:",
+            "-C", "build.targets=llama;llama-common", "-w", WHEELS, requirement, CMAKE_ARGS=LLAMA_OPTIONS,
         )  # fmt: skip
     for old in WHEELS.glob("tessera-*.whl"):
         old.unlink()

@@ -27,6 +27,7 @@ from app.settings.values import Settings
 from app.shortcuts_dialog import ShortcutsDialog
 from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
 from engine.placement.hardware.catalogue import machine
+from tests.support.screenshot_help import HELP_PAGES, help_pages
 from tests.support.screenshot_library import library_pages
 from tests.support.screenshot_memory import memory_pages
 from tests.support.screenshot_texts import ANSWER, LONG_NAME, QUESTION, STREAMING, TITLES, TOOL_CALLS
@@ -202,6 +203,7 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
 
 def _more_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     yield from memory_pages(stage)
+    yield from help_pages(stage)
     context = stage.start(name=LONG_NAME, size=(440, 560))
     stage.fill_list()
     context.session.send(QUESTION)
@@ -237,8 +239,12 @@ def take(folder: Path, scale: int, wanted: list[str]) -> None:
     for language, theme in product(("en", "zh_CN"), ("light", "dark")):
         stage = Stage(application, theme, language)
         left = set(wanted)
-        only_memory = wanted and all(name.startswith("memory") for name in wanted)
-        for name, widget in memory_pages(stage) if only_memory else pages(stage):
+        taken = pages
+        if wanted and all(name.startswith("memory") for name in wanted):
+            taken = memory_pages
+        elif left and left <= HELP_PAGES:
+            taken = help_pages
+        for name, widget in taken(stage):
             if not wanted or name in wanted:
                 widget.grab().save(str(folder / f"{name}-{theme}-{language}-{scale}x.png"))
             left.discard(name)

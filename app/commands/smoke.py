@@ -79,7 +79,7 @@ class _Smoke:
         return False
 
     def _say(self, words: str) -> None:
-        print(f"{_seconds_since_start():6.2f} s  {words}", flush=True)
+        print(f"{_seconds_since_start():6.2f} s, {time.process_time():.2f} s of work  {words}", flush=True)
 
     def _fail(self, words: str) -> int:
         print("smoke test failed:", words, *self._problems, sep="\n  ", file=sys.stderr)
