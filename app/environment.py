@@ -55,7 +55,11 @@ def use_activation_token(token: str) -> None:
 
 
 def leave_bundle_libraries() -> None:
-    """Programs that are started from here get the system's libraries, not the bundle's, whose start set this."""
+    """Programs that are started from here get the system's libraries, not the bundle's, whose start set this.
+
+    A child of our own starts the bundle anew, and finds its libraries again.
+    """
+    os.environ["PYINSTALLER_RESET_ENVIRONMENT"] = "1"
     original = os.environ.pop("LD_LIBRARY_PATH_ORIG", None)
     if original is None:
         os.environ.pop("LD_LIBRARY_PATH", None)

@@ -3,6 +3,8 @@
     clean   the bundle under `env -i`, from another folder, with the source tree hidden behind an empty file system
     bookworm, trixie    Debian 12, and Debian 13 (whose package names are those of Ubuntu 24.04): bare roots made by
             debootstrap with the .deb and the packages it names; an ordinary user, offscreen and on an X server
+    desktop the bundle on an X server, with pictures in dist/frames: first start, a model double-clicked while it
+            runs (the second process passes it on and ends), a start that fails with a dialog
     single  the single file in a root with the same libraries, its --install and --remove
     old     the doctor on an emulated processor without AVX2 (qemu-user)
 
@@ -18,6 +20,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,6 +31,7 @@ SUITES = ("bookworm", "trixie")
 MIRROR = "http://deb.debian.org/debian"
 USER = "visitor"
 TIMEOUT = 900
+DISPLAY = ":77"  # of the X server that is started for the tests
 
 
 class Failed(Exception):  # noqa: N818  (not an error of this program)
@@ -125,7 +130,7 @@ class BareRoot:
         self.inside("apt-get", *options, *arguments, DEBIAN_FRONTEND="noninteractive")
 
 
-def test_deb(suite: str, display: str) -> None:
+def test_deb(suite: str) -> None:
     package = next(DIST.glob("tessera_*.deb"))
     with BareRoot(suite) as root:
         before = len(root.inside("dpkg-query", "-f", "${Package}\n", "-W").split())
@@ -137,13 +142,13 @@ def test_deb(suite: str, display: str) -> None:
         program = root.command("/usr/bin/tessera", user=USER)
         home = {"HOME": f"/home/{USER}"}
         smoke(program, f"{suite}, offscreen", QT_QPA_PLATFORM="offscreen", **home)
-        smoke(program, f"{suite}, X11", DISPLAY=display, **home)
+        smoke(program, f"{suite}, X11", DISPLAY=DISPLAY, **home)
         said = root.inside("/usr/bin/tessera", "--data-dir", f"/home/{USER}/.local/share/Tessera", user=USER)
         if "no display" not in said:
             raise Failed(f"without a display: {said}")
         for library, name in (("libEGL.so.1", "libegl1"), ("libfontconfig.so.1", "libfontconfig1")):
             root.inside("dpkg", "--purge", "--force-depends", name)
-            said = root.inside("/usr/bin/tessera", user=USER, status=1, DISPLAY=display)
+            said = root.inside("/usr/bin/tessera", user=USER, status=1, DISPLAY=DISPLAY)
             if library not in said or f"apt install {name}" not in said or "start.log" not in said:
                 raise Failed(f"without {name}: {said}")
             root.apt("--fix-broken", "install")
@@ -179,6 +184,61 @@ def test_single() -> None:
         print("  installed into the menu and removed; the user's data is still there", flush=True)
 
 
+def test_desktop() -> None:
+    """As a file manager starts it: with a model's path, while one window is open already."""
+    frames = DIST / "frames"
+    frames.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tessera-desktop-") as name:
+        home = Path(name)
+        model = home / "My model.gguf"
+        model.symlink_to(next((DIST / "tessera/_internal/models").glob("*.gguf")))
+        environment = {"PATH": "/usr/bin:/bin", "HOME": name, "LANG": "C.UTF-8", "DISPLAY": DISPLAY}
+        program = str(DIST / "tessera/tessera")
+        data = home / ".local/share/Tessera"
+        first = subprocess.Popen([program], env=environment, cwd="/")
+        try:
+            wait_for(lambda: (data / "settings.json").is_file(), "the starter model to be loaded")
+            picture(frames / "1-first-start.png")
+            second = subprocess.run([program, str(model)], env=environment, cwd="/", timeout=TIMEOUT)
+            if second.returncode != 0:
+                raise Failed(f"the second start ended with {second.returncode}")
+            wait_for(
+                lambda: model.name in (data / "settings.json").read_text(), "the double-clicked model to be loaded"
+            )
+            picture(frames / "2-double-clicked.png")
+        finally:
+            first.terminate()
+            first.wait()
+        (data / "version.json").write_text('{"version": 99}')
+        failing = subprocess.Popen([program], env=environment, cwd="/", stderr=subprocess.PIPE, text=True)
+        try:
+            wait_for(lambda: (data / "logs/start.log").is_file(), "the failed start to be logged")
+            time.sleep(2)  # for the dialog
+            picture(frames / "3-failed-start.png")
+        finally:
+            failing.terminate()
+            failing.wait()
+    print(f"  pictures in {frames.relative_to(ROOT)}", flush=True)
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        if time.monotonic() > end:
+            raise Failed(f"waited in vain for {what}")
+        time.sleep(0.2)
+
+
+def picture(path: Path) -> None:
+    """The whole screen, by Qt of the development environment."""
+    code = (
+        "import sys, time; from PySide6.QtGui import QGuiApplication; a = QGuiApplication([]); time.sleep(1);"
+        "sys.exit(not a.primaryScreen().grabWindow(0).save(sys.argv[1]))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], env={**os.environ, "DISPLAY": DISPLAY,
+                   "QT_QPA_PLATFORM": "xcb"}, check=True)  # fmt: skip
+
+
 def test_old() -> None:
     """Westmere has neither AVX nor AVX2."""
     command = ["qemu-x86_64", "-cpu", "Westmere", str(DIST / "tessera/tessera"), "doctor"]
@@ -190,12 +250,12 @@ def test_old() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("only", nargs="*", help=f"clean, {', '.join(SUITES)}, single, old (default: all)")
+    parser.add_argument("only", nargs="*", help=f"clean, {', '.join(SUITES)}, desktop, single, old (default: all)")
     wanted = parser.parse_args().only
-    server = subprocess.Popen(["Xvfb", ":77", "-screen", "0", "1280x900x24", "-ac"], stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(["Xvfb", DISPLAY, "-screen", "0", "1280x900x24", "-ac"], stderr=subprocess.DEVNULL)
     tests = [("clean", test_clean)]
-    tests += [(suite, lambda suite=suite: test_deb(suite, ":77")) for suite in SUITES]
-    tests += [("single", test_single), ("old", test_old)]
+    tests += [(suite, lambda suite=suite: test_deb(suite)) for suite in SUITES]
+    tests += [("desktop", test_desktop), ("single", test_single), ("old", test_old)]
     failures = 0
     try:
         for name, test in tests:

@@ -38,7 +38,7 @@ def build(bundle: Path, target: Path) -> Path:
     for name, value in values.items():
         script = script.replace(f"@{name}@", value)
     head = script.encode()
-    head = head.replace(b"@OFFSET@", str(len(head) + 1 - len("@OFFSET@") + 8).encode().rjust(8))
+    head = head.replace(b"@OFFSET@", b"%08d" % (len(head) + 1))  # as many digits as the name has letters
     path = target / f"Tessera-{debian.version()}-x86_64.run"
     with path.open("wb") as file, payload.open("rb") as stream:
         file.write(head)

@@ -23,6 +23,7 @@ fi
 if [ "${1:-}" = package ]; then
   command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
   command -v Xvfb >/dev/null 2>&1 || missing="$missing xvfb"
+  command -v xmessage >/dev/null 2>&1 || missing="$missing x11-utils"
   command -v qemu-x86_64 >/dev/null 2>&1 || missing="$missing qemu-user"
 fi
 [ -n "$missing" ] || exit 0

@@ -20,7 +20,7 @@ from app.background import Background
 from app.first_run.machine_words import Fact, FirstLook, look
 from app.library.pill import Pill
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.hub.recommend import Recommendation, Role
 
 PAGE_WIDTH = 720
@@ -103,6 +103,7 @@ class FirstRunPage(QScrollArea):
         self._found = found
         for rows in (self.facts, self.models):
             while (item := rows.takeAt(0)) is not None:
+                item.widget().hide()  # it is deleted only once the event loop is back
                 item.widget().deleteLater()
         for fact in found.facts:
             self.facts.addWidget(self._fact_row(fact))
@@ -141,7 +142,7 @@ class FirstRunPage(QScrollArea):
         model = one.model
         title = QLabel(f"{model.title}  ·  {model.gigabytes:.1f} GB", row)
         title.setObjectName("settingTitle")
-        why = QLabel(f"{_role_words(one.role)} {model.why}", row)
+        why = QLabel(f"{_role_words(one.role)} {engine_text(model.why)}", row)
         why.setObjectName("settingHelp")
         why.setWordWrap(True)
         texts = QVBoxLayout()
@@ -175,5 +176,5 @@ class FirstRunPage(QScrollArea):
 
 def _role_words(role: Role) -> str:
     if role is Role.QUICK:
-        return tr("Quick:")
-    return tr("Balanced:") if role is Role.BALANCED else tr("Able, and slower:")
+        return tr("Small and quick:")
+    return tr("Balanced:") if role is Role.BALANCED else tr("The most able:")

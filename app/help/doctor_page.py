@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.background import Background
 from app.help.help_page import HelpPage
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
     from engine.telemetry.doctor import Check
@@ -69,6 +69,7 @@ class DoctorPage(HelpPage):
 
     def _fill(self) -> None:
         if self._card is not None:
+            self._card.hide()  # it is deleted only once the event loop is back
             self._card.deleteLater()
         card = QFrame(self.body)
         card.setObjectName("card")
@@ -91,18 +92,18 @@ class DoctorPage(HelpPage):
         mark.setPixmap(self._theme.icon(icon, color).pixmap(QSize(18, 18), self.devicePixelRatioF()))
         mark.setAccessibleName(words)
         mark.setToolTip(words)
-        name = QLabel(check.name, row)
+        name = QLabel(engine_text(check.name), row)
         name.setObjectName("settingTitle")
         name.setFixedWidth(170)
         name.setWordWrap(True)
-        found = QLabel(check.found, row)
+        found = QLabel(engine_text(check.found), row)
         found.setWordWrap(True)
         found.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         texts = QVBoxLayout()
         texts.setSpacing(2)
         texts.addWidget(found)
         if check.remedy:
-            remedy = QLabel(check.remedy, row)
+            remedy = QLabel(engine_text(check.remedy), row)
             remedy.setObjectName("settingHelp")
             remedy.setWordWrap(True)
             remedy.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

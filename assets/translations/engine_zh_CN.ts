@@ -12,6 +12,10 @@
       <translation>（第 {0} 行）</translation>
     </message>
     <message>
+      <source>, bundle</source>
+      <translation>，安装包</translation>
+    </message>
+    <message>
       <source>, or it is private</source>
       <translation>，或者它是私有的</translation>
     </message>
@@ -22,6 +26,10 @@
     <message>
       <source>A budget cannot be negative.</source>
       <translation>预算不能为负数。</translation>
+    </message>
+    <message>
+      <source>A check</source>
+      <translation>某项检查</translation>
     </message>
     <message>
       <source>A context of {} tokens</source>
@@ -102,6 +110,14 @@
     <message>
       <source>Attach text, code or a PDF with text.</source>
       <translation>请附加文本、代码或含文本的 PDF。</translation>
+    </message>
+    <message>
+      <source>CPU kernels</source>
+      <translation>CPU 内核</translation>
+    </message>
+    <message>
+      <source>CUDA kernels for compute capability {}</source>
+      <translation>适用于计算能力 {} 的 CUDA 内核</translation>
     </message>
     <message>
       <source>Cancel it, open the repository again and download the new file.</source>
@@ -240,6 +256,10 @@
       <translation>请选择“auto”，或以下之一：{0}。</translation>
     </message>
     <message>
+      <source>Close other programs before loading a model.</source>
+      <translation>载入模型前请关闭其他程序。</translation>
+    </message>
+    <message>
       <source>Close other programs that use the GPU, or allow less memory.</source>
       <translation>请关闭其他使用显卡的程序，或允许使用更少的显存。</translation>
     </message>
@@ -352,12 +372,24 @@
       <translation>请腾出一些空间或选择其他模型文件夹，然后继续。</translation>
     </message>
     <message>
+      <source>Free some space, or choose another models folder.</source>
+      <translation>请腾出一些空间，或选择其他模型文件夹。</translation>
+    </message>
+    <message>
       <source>Free some space, then install it again.</source>
       <translation>请腾出一些空间，然后重新安装。</translation>
     </message>
     <message>
       <source>GPU + RAM</source>
       <translation>GPU + 内存</translation>
+    </message>
+    <message>
+      <source>GPU readings</source>
+      <translation>GPU 读数</translation>
+    </message>
+    <message>
+      <source>GPU support</source>
+      <translation>GPU 支持</translation>
     </message>
     <message>
       <source>GPU support could not be unpacked to {}: {}.</source>
@@ -374,6 +406,10 @@
     <message>
       <source>Install GPU support under Settings, Help.</source>
       <translation>请在“设置”的“帮助”中安装 GPU 支持。</translation>
+    </message>
+    <message>
+      <source>Install Tessera again.</source>
+      <translation>请重新安装 Tessera。</translation>
     </message>
     <message>
       <source>Install a newer NVIDIA driver, or nvidia-cuda-nvrtc-cu12.</source>
@@ -488,6 +524,18 @@
       <translation>请在“发现”中查找该模型。</translation>
     </message>
     <message>
+      <source>Missing; needed for {}.</source>
+      <translation>缺失；{}需要它。</translation>
+    </message>
+    <message>
+      <source>Models run on the processor.</source>
+      <translation>模型在处理器上运行。</translation>
+    </message>
+    <message>
+      <source>Models run on the processor. With an NVIDIA GPU, install its driver from nvidia.com.</source>
+      <translation>模型在处理器上运行。如有 NVIDIA GPU，请从 nvidia.com 安装驱动。</translation>
+    </message>
+    <message>
       <source>NVIDIA GPU</source>
       <translation>NVIDIA GPU</translation>
     </message>
@@ -514,6 +562,10 @@
     <message>
       <source>No NVIDIA driver is installed.</source>
       <translation>没有安装 NVIDIA 驱动程序。</translation>
+    </message>
+    <message>
+      <source>No display.</source>
+      <translation>没有显示器。</translation>
     </message>
     <message>
       <source>No end-of-text token is named: answers may run on.</source>
@@ -616,6 +668,10 @@
       <translation>按 {0} 的速率规划；实际由 CPU 计算。</translation>
     </message>
     <message>
+      <source>Please report this.</source>
+      <translation>请报告此问题。</translation>
+    </message>
+    <message>
       <source>Please save the log and report it.</source>
       <translation>请保存日志并报告该问题。</translation>
     </message>
@@ -638,6 +694,10 @@
     <message>
       <source>Resume to download it again.</source>
       <translation>继续即可重新下载。</translation>
+    </message>
+    <message>
+      <source>Run `make run` (from source) or install Tessera again.</source>
+      <translation>请运行 `make run`（从源代码）或重新安装 Tessera。</translation>
     </message>
     <message>
       <source>Run `ollama rm {}`.</source>
@@ -686,6 +746,10 @@
     <message>
       <source>Something unexpected went wrong: {}</source>
       <translation>发生了意外错误：{0}</translation>
+    </message>
+    <message>
+      <source>Start Tessera from a desktop session; without one it chats in the terminal.</source>
+      <translation>请从桌面会话启动 Tessera；否则它在终端中聊天。</translation>
     </message>
     <message>
       <source>Starting the compatibility engine</source>
@@ -778,6 +842,10 @@
     <message>
       <source>The chat template leaves messages out.</source>
       <translation>对话模板遗漏了消息。</translation>
+    </message>
+    <message>
+      <source>The check failed: {}</source>
+      <translation>检查失败：{}</translation>
     </message>
     <message>
       <source>The compatibility engine cannot move a model between devices while it runs.</source>
@@ -950,6 +1018,10 @@
     <message>
       <source>The models folder could not be moved: {}.</source>
       <translation>无法移动模型文件夹：{0}。</translation>
+    </message>
+    <message>
+      <source>The native kernels are not built.</source>
+      <translation>尚未构建原生内核。</translation>
     </message>
     <message>
       <source>The placement before is in effect again.</source>
@@ -1130,6 +1202,10 @@
     <message>
       <source>This processor cannot run the instruction set “{}”.</source>
       <translation>该处理器无法运行指令集“{0}”。</translation>
+    </message>
+    <message>
+      <source>This processor lacks AVX2; answers will be slow.</source>
+      <translation>这个处理器缺少 AVX2，回答会很慢。</translation>
     </message>
     <message>
       <source>This session's conversations are kept in memory only.</source>
@@ -1340,6 +1416,10 @@
       <translation>不是 UTF-8 的字节（位于 {0}）</translation>
     </message>
     <message>
+      <source>chat templates</source>
+      <translation>对话模板</translation>
+    </message>
+    <message>
       <source>context length</source>
       <translation>上下文长度</translation>
     </message>
@@ -1374,6 +1454,10 @@
     <message>
       <source>from 1 to {} are possible</source>
       <translation>可为 1 到 {0}</translation>
+    </message>
+    <message>
+      <source>from source</source>
+      <translation>源代码</translation>
     </message>
     <message>
       <source>general.alignment is {}, and must be a power of two from {} on</source>
@@ -1480,6 +1564,14 @@
       <translation>内存带宽</translation>
     </message>
     <message>
+      <source>memory readings</source>
+      <translation>内存读数</translation>
+    </message>
+    <message>
+      <source>memory unknown</source>
+      <translation>内存未知</translation>
+    </message>
+    <message>
       <source>metadata entries</source>
       <translation>个元数据条目</translation>
     </message>
@@ -1526,6 +1618,10 @@
     <message>
       <source>partly from datasheets</source>
       <translation>部分取自产品规格</translation>
+    </message>
+    <message>
+      <source>pip install {}</source>
+      <translation>pip install {}</translation>
     </message>
     <message>
       <source>products of {}</source>
@@ -1594,6 +1690,10 @@
     <message>
       <source>the connection was closed early</source>
       <translation>连接被提前关闭</translation>
+    </message>
+    <message>
+      <source>the engine</source>
+      <translation>引擎</translation>
     </message>
     <message>
       <source>the facts of a repository</source>
@@ -1696,8 +1796,16 @@
       <translation>版本</translation>
     </message>
     <message>
+      <source>the window</source>
+      <translation>窗口</translation>
+    </message>
+    <message>
       <source>the {} rows of “{}” do not divide into {} heads</source>
       <translation>“{1}”的 {0} 行无法平均分成 {2} 个头</translation>
+    </message>
+    <message>
+      <source>tokenizers and the compatibility engine</source>
+      <translation>分词器和兼容引擎</translation>
     </message>
     <message>
       <source>two messages have the same id</source>
@@ -1746,6 +1854,14 @@
     <message>
       <source>while it loaded the model</source>
       <translation>在加载模型时</translation>
+    </message>
+    <message>
+      <source>{} GiB free for {}</source>
+      <translation>{} GiB 可用于 {}</translation>
+    </message>
+    <message>
+      <source>{} GiB, {} GiB available</source>
+      <translation>{} GiB，可用 {} GiB</translation>
     </message>
     <message>
       <source>{} MB are needed</source>
@@ -2084,12 +2200,24 @@
       <translation>在 {1} 上找不到 {0}{2}。</translation>
     </message>
     <message>
+      <source>{}, Python {}</source>
+      <translation>{}，Python {}</translation>
+    </message>
+    <message>
       <source>{}, base {}, scaling {}</source>
       <translation>{0}，基数 {1}，缩放 {2}</translation>
     </message>
     <message>
       <source>{}, so words may be split otherwise than in training. If answers look garbled, download a newer conversion.</source>
       <translation>{0}，因此词语的切分可能与训练时不同。如果回答看起来混乱，请下载较新的转换版本。</translation>
+    </message>
+    <message>
+      <source>{}, {} cores, {} threads</source>
+      <translation>{}，{} 核，{} 线程</translation>
+    </message>
+    <message>
+      <source>{}, {}, driver {}</source>
+      <translation>{}，{}，驱动 {}</translation>
     </message>
     <message>
       <source>{}: block_count is {}, but layer {} has no tensors.</source>

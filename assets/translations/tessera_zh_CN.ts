@@ -40,10 +40,6 @@
       <translation>已经附带一个小型入门模型，可以立即回答：很快，但不算聪明。</translation>
     </message>
     <message>
-      <source>Able, and slower:</source>
-      <translation>能力强，但较慢：</translation>
-    </message>
-    <message>
       <source>Access to the hub</source>
       <translation>访问模型库</translation>
     </message>
@@ -1332,10 +1328,6 @@
       <translation>排队中</translation>
     </message>
     <message>
-      <source>Quick:</source>
-      <translation>快速：</translation>
-    </message>
-    <message>
       <source>Quit</source>
       <translation>退出</translation>
     </message>
@@ -1572,6 +1564,10 @@
       <translation>对话文字的大小，单位像素。</translation>
     </message>
     <message>
+      <source>Small and quick:</source>
+      <translation>小而快：</translation>
+    </message>
+    <message>
       <source>Smaller</source>
       <translation>更小</translation>
     </message>
@@ -1770,6 +1766,10 @@
     <message>
       <source>The model was not loaded again on its own.</source>
       <translation>模型没有自动重新加载。</translation>
+    </message>
+    <message>
+      <source>The most able:</source>
+      <translation>能力最强：</translation>
     </message>
     <message>
       <source>The others wait in the queue.</source>

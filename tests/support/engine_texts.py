@@ -37,7 +37,6 @@ _TERMINAL = (
     "placement/report.py",
     "placement/report_format.py",
     "placement/shape_source.py",
-    "telemetry/doctor.py",
     "text/fallback_formats.py",
     "text/llama_library.py",
     "text/vocabulary_child.py",
