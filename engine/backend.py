@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from engine.messages import GenerationRequest, ModelInfo
+from engine.messages import GenerationRequest, ModelInfo, TimelineTold
 from engine.telemetry.residency import ResidencySnapshot
 
 
@@ -34,6 +34,9 @@ class Backend(Protocol):
 
     def residency(self) -> ResidencySnapshot | None:
         """What lies where; None where the backend does not know."""
+
+    def timeline(self) -> TimelineTold:
+        """What ran when in the last watched steps; asks for the next ones to be watched."""
 
     def step(self, interrupted: Callable[[], bool]) -> None:
         """Goes on a little with all answers: at most one micro-batch, left early when `interrupted`."""

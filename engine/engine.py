@@ -16,6 +16,7 @@ from engine.loading import load_backend
 from engine.messages import (
     Abort,
     AskResidency,
+    AskTimeline,
     Command,
     EngineStopped,
     ErrorInfo,
@@ -33,6 +34,7 @@ from engine.messages import (
     ResidencyTold,
     SetBudget,
     Shutdown,
+    TimelineTold,
     UnloadModel,
 )
 from engine.telemetry.residency import ResidencySnapshot
@@ -98,7 +100,7 @@ class Engine:
     def _is_interrupted(self) -> bool:
         """Asked by a long step between its parts: whether a command came that should not wait for its end."""
         self._take_commands(wait=False)
-        return any(not isinstance(arrived.command, Generate | AskResidency) for arrived in self._commands)
+        return any(not isinstance(arrived.command, Generate | AskResidency | AskTimeline) for arrived in self._commands)
 
     def _carry_out(self, arrived: _Arrived) -> None:
         match arrived.command:
@@ -115,6 +117,8 @@ class Engine:
                 self._set_budget(gpu_bytes)
             case AskResidency():
                 self._emit(ResidencyTold(self._residency()))
+            case AskTimeline():
+                self._emit(self._backend.timeline() if self._backend is not None else TimelineTold())
             case Shutdown():
                 self._is_stopping = True
 

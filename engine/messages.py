@@ -115,11 +115,16 @@ class AskResidency:
 
 
 @dataclass(frozen=True, slots=True)
+class AskTimeline:
+    """Asks for a TimelineTold; from then on the next steps are watched."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     pass
 
 
-Command = LoadModel | UnloadModel | Generate | Abort | SetBudget | AskResidency | Shutdown
+Command = LoadModel | UnloadModel | Generate | Abort | SetBudget | AskResidency | AskTimeline | Shutdown
 
 
 # --- events ---------------------------------------------------------------------------------------------------
@@ -299,6 +304,25 @@ class ResidencyTold:
 
 
 @dataclass(frozen=True, slots=True)
+class StepSpan:
+    """Work of a step, in seconds on a clock of its own; `lane`: "CPU", "GPU" or "link"."""
+
+    lane: str
+    name: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineTold:
+    """The answer to AskTimeline: what ran when in the last watched steps of one token and of a prompt. Empty where none
+    was watched since the last change of placement, or where no device computes beside the processor."""
+
+    decode: tuple[StepSpan, ...] = ()
+    prefill: tuple[StepSpan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something the owner should see that is no error."""
 
@@ -327,6 +351,7 @@ Event = (
     | PlacementChanged
     | PlacementRolledBack
     | ResidencyTold
+    | TimelineTold
     | Notice
     | EngineStopped
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +24,15 @@ from engine.messages import (
     ModelInfo,
     Notice,
     PlacementRolledBack,
+    StepSpan,
+    TimelineTold,
     TokenEvent,
 )
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
 from engine.placement.shape import ModelShape
 from engine.runtime.devices.open import choose_device, open_device
+from engine.runtime.devices.streams import Span
 from engine.runtime.loaded import LoadedModel, assemble
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
@@ -126,6 +129,12 @@ class NativeBackend:
     def residency(self) -> ResidencySnapshot | None:
         return self.control.snapshot() if self.control is not None else None
 
+    def timeline(self) -> TimelineTold:
+        if self.model.hybrid is None:
+            return TimelineTold()
+        decode, prefill = self.model.hybrid.watch.ask()
+        return TimelineTold(_step_spans(decode), _step_spans(prefill))
+
     def close(self) -> None:
         for sequence in self.session.sequences:
             self.session.finish(sequence, FinishReason.ABORTED)
@@ -133,6 +142,10 @@ class NativeBackend:
         self.model.close()
         if self.recorder is not None:
             self.recorder.save(at_once=True)
+
+
+def _step_spans(spans: Iterable[Span]) -> tuple[StepSpan, ...]:
+    return tuple(StepSpan(span.lane, span.name, span.begin, span.end) for span in spans)
 
 
 def load_native(

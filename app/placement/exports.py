@@ -22,8 +22,11 @@ def as_csv(rows: MapTableModel) -> str:
     return text.getvalue()
 
 
-def as_chrome_trace(timeline: Timeline) -> str:
-    """The Trace Event Format (Google, 2016): one row per lane, complete events, times in microseconds."""
+def as_chrome_trace(timeline: Timeline, *, seen: bool = False) -> str:
+    """The Trace Event Format (Google, 2016): one row per lane, complete events, times in microseconds.
+
+    `seen`: it has really run.
+    """
     lanes = {lane: number for number, lane in enumerate(Lane, 1)}
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": lane.value}}
@@ -33,7 +36,7 @@ def as_chrome_trace(timeline: Timeline) -> str:
         {
             "ph": "X",
             "name": task.name,
-            "cat": "simulated",
+            "cat": "measured" if seen else "simulated",
             "pid": 1,
             "tid": lanes[task.lane],
             "ts": task.start * 1e6,

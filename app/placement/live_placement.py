@@ -8,6 +8,7 @@ from app.engine_client import Arrival, EngineClient
 from app.settings.values import Settings
 from engine.messages import (
     AskResidency,
+    AskTimeline,
     Event,
     MigrationProgress,
     ModelLoaded,
@@ -16,6 +17,7 @@ from engine.messages import (
     PlacementRolledBack,
     ResidencyTold,
     SetBudget,
+    TimelineTold,
 )
 from engine.telemetry.residency import ResidencySnapshot
 
@@ -28,6 +30,7 @@ class LivePlacement(QObject):
     changed = Signal()  # residency
     progressed = Signal()  # progress
     rolled_back = Signal(object)  # PlacementRolledBack
+    timeline_told = Signal(object)  # TimelineTold
 
     def __init__(self, client: EngineClient, settings: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -38,6 +41,7 @@ class LivePlacement(QObject):
         self._settings = settings
         self._has_device = False
         self._asked = False
+        self._asked_timeline = False
 
     @property
     def overhead(self) -> int:
@@ -62,6 +66,12 @@ class LivePlacement(QObject):
             self._asked = True
             self._client.send(AskResidency())
 
+    def ask_timeline(self) -> None:
+        """For what ran when in a step; one question at a time."""
+        if self._has_device and not self._asked_timeline:
+            self._asked_timeline = True
+            self._client.send(AskTimeline())
+
     def handle_all(self, arrivals: list[Arrival]) -> None:
         for _, event in arrivals:
             self._handle(event)
@@ -70,6 +80,7 @@ class LivePlacement(QObject):
         match event:
             case ModelLoaded(info=info):
                 self._has_device, self.progress, self._asked = bool(info.device), None, False
+                self._asked_timeline = False
                 self._show(None)
                 self.ask()
             case ModelUnloaded():
@@ -78,6 +89,9 @@ class LivePlacement(QObject):
             case ResidencyTold(residency=residency):
                 self._asked = False
                 self._show(residency if self._has_device else None)
+            case TimelineTold():
+                self._asked_timeline = False
+                self.timeline_told.emit(event)
             case MigrationProgress():
                 self.progress = event
                 self.progressed.emit()

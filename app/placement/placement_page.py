@@ -45,7 +45,7 @@ from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.traces_card import TracesCard
 from app.theme.theme import Theme
 from app.translation import tr
-from engine.messages import PlacementRolledBack
+from engine.messages import PlacementRolledBack, TimelineTold
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.load import QUIET
 from engine.placement.heat import RecordedHeat
@@ -131,7 +131,7 @@ class PlacementPage(QScrollArea):
         elif path.suffix == ".csv":
             path.write_text(as_csv(self.map.table_rows()), encoding="utf-8")
         elif self.timeline.timeline is not None:
-            path.write_text(as_chrome_trace(self.timeline.timeline), encoding="utf-8")
+            path.write_text(as_chrome_trace(self.timeline.timeline, seen=self.timeline.is_seen), encoding="utf-8")
         else:
             self.timeline.then(lambda: self.export_to(path))
 
@@ -171,6 +171,7 @@ class PlacementPage(QScrollArea):
         self._live.changed.connect(self._show_live)
         self._live.progressed.connect(lambda: self.strip.show_progress(self._live.progress))
         self._live.rolled_back.connect(self._show_rolled_back)
+        self._live.timeline_told.connect(self._show_timeline)
         self.strip.cancelled.connect(self._live.cancel)
         self.strip.budget_chosen.connect(self.budget.choose)
         self._telemetry.updated.connect(self._show_now)
@@ -243,6 +244,8 @@ class PlacementPage(QScrollArea):
             self.budget.slider.show_committed(residency.budget_bytes)
         self._show_places()
         self._show_now()
+        if residency is None or residency.budget_bytes != answer.preview.budget:
+            self.timeline.show_seen(None)
         self.timeline.show_answer(answer)
 
     @property
@@ -289,6 +292,14 @@ class PlacementPage(QScrollArea):
         self._show_places()
         self._show_now()
 
+    def _show_timeline(self, told: TimelineTold) -> None:
+        """What really ran, beside the placement that really is."""
+        answer, residency = self._controller.answer, self._shown_residency
+        if answer is None or residency is None or answer.preview.budget != residency.budget_bytes:
+            self.timeline.show_seen(None)
+            return
+        self.timeline.show_seen(told, tr("emulated") if answer.machine.emulated else tr("measured"))
+
     def _show_rolled_back(self, event: PlacementRolledBack) -> None:
         self.strip.show_rolled_back(event)
         self._controller.set_budget(event.residency.budget_bytes)
@@ -299,6 +310,8 @@ class PlacementPage(QScrollArea):
         if answer is None or answer.preview.plan is None or not self.isVisible():
             return
         self._live.ask()
+        if self.timeline.unfold.isChecked():
+            self._live.ask_timeline()
         self._show_measured()
         plan, hardware, snapshot = answer.preview.plan, answer.outlook.hardware, self._telemetry.snapshot
         residency = self._shown_residency

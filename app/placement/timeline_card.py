@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
@@ -12,7 +12,8 @@ from app.placement.placement_controller import Answer
 from app.placement.timeline_view import TimelineView
 from app.theme.theme import Theme
 from app.translation import tr
-from engine.placement.simulator import Simulation, Timeline, simulate
+from engine.messages import StepSpan, TimelineTold
+from engine.placement.simulator import Lane, Simulation, Task, Timeline, simulate
 from engine.placement.step_times import StepTimes
 
 
@@ -26,6 +27,8 @@ class TimelineCard(QFrame):
         self._running = False
         self._then: Callable[[], None] | None = None
         self.simulation: Simulation | None = None
+        self.seen: dict[str, Timeline] = {}  # what really ran, by kind
+        self._label = ""  # of what really runs
         title = QLabel(tr("One step on the clock"), self)
         title.setObjectName("cardTitle")
         self.note = QLabel(tr("simulated"), self)
@@ -67,10 +70,28 @@ class TimelineCard(QFrame):
         self._unfolded(False)
 
     @property
+    def kind(self) -> str:
+        return "decode" if self.kinds["decode"].isChecked() else "prefill"
+
+    @property
+    def is_seen(self) -> bool:
+        """What is shown has really run."""
+        return self.kind in self.seen
+
+    @property
     def timeline(self) -> Timeline | None:
+        if (seen := self.seen.get(self.kind)) is not None:
+            return seen
         if self.simulation is None:
             return None
-        return self.simulation.decode if self.kinds["decode"].isChecked() else self.simulation.prefill
+        return self.simulation.decode if self.kind == "decode" else self.simulation.prefill
+
+    def show_seen(self, told: TimelineTold | None, label: str = "") -> None:
+        """What the executor's steps were; None or empty: the plan's are shown. `label`: what kind of device it is."""
+        spans = {"decode": told.decode, "prefill": told.prefill} if told is not None else {}
+        self.seen = {kind: _timeline(found) for kind, found in spans.items() if found}
+        self._label = label
+        self._draw()
 
     def show_answer(self, answer: Answer) -> None:
         self._answer = answer
@@ -107,8 +128,14 @@ class TimelineCard(QFrame):
         timeline = self.timeline
         if timeline is None:
             return
+        self.note.setText(self._label if self.is_seen else tr("simulated"))
         self.view.show_timeline(timeline)
         self.facts.setText(self.view.accessibleName())
+
+
+def _timeline(spans: Sequence[StepSpan]) -> Timeline:
+    start = min(span.begin for span in spans)
+    return Timeline([Task(Lane(span.lane), span.name, span.begin - start, span.end - start) for span in spans])
 
 
 def _simulation(answer: Answer) -> Simulation:

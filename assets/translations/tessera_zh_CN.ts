@@ -2264,6 +2264,10 @@
       <translation>最大安全值 {size}</translation>
     </message>
     <message>
+      <source>measured</source>
+      <translation>实测</translation>
+    </message>
+    <message>
       <source>minimum {size}</source>
       <translation>最小 {size}</translation>
     </message>

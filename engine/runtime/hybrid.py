@@ -41,6 +41,7 @@ from engine.runtime.schedule import (
 from engine.runtime.segments import place
 from engine.runtime.staging import Rows
 from engine.runtime.step_times import StepTime, StepTimes
+from engine.runtime.step_watch import StepWatch
 from engine.runtime.streaming import FEWEST_TOKENS, Tiles
 from engine.runtime.trace import MOST_SPANS
 from kernels._cpu import ThreadPool
@@ -78,6 +79,7 @@ class HybridExecutor:
         self.micro_batch = _FIRST_MICRO_BATCH
         self.trace: list[Span] | None = None  # what ran, where that is wanted
         self.trace_path: Path | None = None  # where it is written in the end
+        self.watch = StepWatch()
         self.times = StepTimes()
         self.placement = Placement()
         self.schedule: Schedule | None = None
@@ -192,6 +194,7 @@ class HybridExecutor:
             self.device.forget(before[True].program)
         self.prefill_schedule = None
         self._rows = (0, 0)
+        self.watch.forget()
 
     def apply_tables(self, banks: Iterable[str]) -> None:
         """Tells the CPU's program which experts it computes, those that are absent from their tables; and the device's
@@ -254,8 +257,11 @@ class HybridExecutor:
             self.micro_batch = self._plain.micro_batch
             ended = time.perf_counter()
             self.times.append(StepTime(tokens, ended - began, {"CPU": ended - began}))
+            span = Span("CPU", CPU, "all operations", began, ended)
+            if self.watch.begin(tokens) is not None:
+                self.watch.end(tokens, [span])
             if self.trace is not None:
-                self.trace.append(Span("CPU", CPU, "all operations", began, ended))
+                self.trace.append(span)
             return logits
         outputs = sum(chunk.outputs for chunk in chunks)
         self.promoter.trace = self.trace
@@ -263,7 +269,9 @@ class HybridExecutor:
         self.apply_tables(self.promoter.changed)
         self._step = Step(make_batch(chunks), tokens, interrupted)
         self._make_room(tokens, outputs)
-        launch = Launch(self._now, spans=self.trace if self.trace is None or len(self.trace) < MOST_SPANS else None)
+        watched = self.watch.begin(tokens)
+        traced = self.trace is not None and len(self.trace) < MOST_SPANS
+        launch = Launch(self._now, spans=self.trace if watched is None and traced else watched)
         schedule = self._prepare_streaming(tokens)
         graph = self._graphs.step(self._step.batch) if self._graphs is not None and schedule is self.schedule else None
         if graph is not None:
@@ -279,6 +287,10 @@ class HybridExecutor:
             seconds, self._now = max(launch.ends.values()) - self._now, max(launch.ends.values())
             self.promoter.now = self._now
         self.times.append(StepTime(tokens, seconds, launch.busy))
+        if watched is not None:
+            self.watch.end(tokens, watched)
+            if self.trace is not None and traced:
+                self.trace.extend(watched)
         self._adapt(tokens, seconds)
         self.promoter.after_step(tokens)
         if schedule.logits is not None:

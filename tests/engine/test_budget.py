@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from engine.client import EngineClient
 from engine.errors import ReportedError
 from engine.messages import (
     AskResidency,
+    AskTimeline,
     Event,
     Generate,
     GenerationFinished,
@@ -23,6 +25,7 @@ from engine.messages import (
     ResidencyTold,
     SamplingParams,
     SetBudget,
+    TimelineTold,
     TokenEvent,
 )
 from engine.runtime.devices.cuda.find import FoundCard
@@ -116,6 +119,32 @@ def test_a_device_that_is_not_there(client: EngineClient, tiny_models: Write, mo
     monkeypatch.setattr("engine.runtime.devices.open.find_card", lambda: missing)
     with pytest.raises(ReportedError, match=r"no NVIDIA driver.*run it on the processor"):
         client.load(str(tiny_models(MODEL)), LoadOptions(device="cuda", engine="native"))
+
+
+def timeline(client: EngineClient) -> TimelineTold:
+    client.send(AskTimeline())
+    told = until(client, TimelineTold)[-1]
+    assert isinstance(told, TimelineTold)
+    return told
+
+
+def test_steps_are_watched_once_they_are_asked_for(client: EngineClient, tiny_models: Write) -> None:
+    load(client, tiny_models(MODEL), SOME)
+    list(client.stream(request("unwatched", 4)))
+    assert timeline(client) == TimelineTold()
+    told = TimelineTold()
+    for number in range(20):  # the placement may change meanwhile, where steps are not as fast as planned
+        prompt = f"{number} nine ten eleven twelve thirteen"
+        list(client.stream(replace(request(f"watched {number}", 4), raw_prompt=prompt)))
+        told = timeline(client)
+        if told.decode and told.prefill:
+            break
+    for spans in (told.decode, told.prefill):
+        assert {"CPU", "GPU", "link"} == {span.lane for span in spans}
+        assert all(span.begin <= span.end for span in spans)
+    client.send(SetBudget(PLENTY))
+    until(client, PlacementChanged)
+    assert timeline(client) == TimelineTold()  # of another placement
 
 
 def test_on_the_processor_alone_there_is_no_budget(client: EngineClient, tiny_models: Write) -> None:

@@ -9,7 +9,15 @@ from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
-from engine.messages import ErrorInfo, MigrationProgress, ModelLoaded, PlacementRolledBack, ResidencyTold
+from engine.messages import (
+    ErrorInfo,
+    MigrationProgress,
+    ModelLoaded,
+    PlacementRolledBack,
+    ResidencyTold,
+    StepSpan,
+    TimelineTold,
+)
 from engine.placement.hardware.catalogue import machine
 from engine.runtime.devices.open import emulated_machine
 from engine.telemetry.snapshot import GPUReading, TelemetrySnapshot
@@ -71,6 +79,17 @@ def _live_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
     stage.settle(0.3)
     yield "memory-live", window
     page = window.page("memory")
+    page.timeline.unfold.setChecked(True)
+    stage.settle(1.0)
+    simulated = page.timeline.simulation.decode.tasks
+    spans = tuple(StepSpan(task.lane.value, task.name, task.start, task.end) for task in simulated)
+    engine.emit(TimelineTold(spans))
+    stage.settle(0.3)
+    page.verticalScrollBar().setValue(page.verticalScrollBar().maximum())
+    stage.settle(0.2)
+    yield "memory-timeline", window
+    page.timeline.unfold.setChecked(False)
+    page.verticalScrollBar().setValue(0)
     page.budget.slider.setValue(9 * 1024)
     stage.settle(0.5)
     yield "memory-drag", window

@@ -27,6 +27,7 @@ from engine.messages import (
     ModelLoaded,
     ModelLoadFailed,
     ModelLoading,
+    TimelineTold,
 )
 from engine.models.quantization import quantization_name
 
@@ -89,6 +90,10 @@ class CompatibilityBackend:
 
     def residency(self) -> None:
         """llama.cpp does not tell."""
+
+    def timeline(self) -> TimelineTold:
+        """llama.cpp does not tell."""
+        return TimelineTold()
 
     def step(self, interrupted: Callable[[], bool]) -> None:
         """Passes on what the child has said; waits a little where it has not said anything."""

@@ -146,6 +146,26 @@ def test_sliding_during_an_answer_changes_no_token(live):
     assert all(sample.used_bytes <= sample.budget_bytes for sample in live.residencies)
 
 
+def test_the_timeline_shows_what_really_ran(live):
+    page, marks = live.page, live.context.placement.answer.outlook.marks
+    page.budget.choose(marks.largest_safe // 2)
+    live.wait_for(lambda: bool(live.outcomes))
+    page.timeline.unfold.setChecked(True)
+    live.wait_for(lambda: page.timeline.simulation is not None)
+    assert not page.timeline.is_seen and page.timeline.note.text() == "simulated"
+    live.answer("watched", tokens=200)
+    live.wait_for(lambda: page.timeline.is_seen)
+    assert page.timeline.note.text() == "emulated"
+    timeline = page.timeline.timeline
+    assert timeline is not page.timeline.simulation.decode
+    assert {task.lane.value for task in timeline.tasks} == {"CPU", "GPU", "link"}
+    assert min(task.start for task in timeline.tasks) == 0
+    page.timeline.kinds["prefill"].click()
+    live.wait_for(lambda: "watched" in live.ends)
+    page.budget.slider.setValue(page.budget.slider.maximum())  # what would be is simulated
+    live.wait_for(lambda: page.timeline.note.text() == "simulated")
+
+
 @pytest.mark.parametrize("seconds", [4])
 def test_soak_sliding_at_random_while_chatting(live, soak, seconds):
     """Short here; half an hour with --soak: no lost token, no growth, budget and map right at every sample."""
