@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer as _Buffer
 
-Activation = Literal["silu", "gelu", "sigmoid"]
+Activation = Literal["silu", "gelu", "sigmoid", "swiglu_oai"]
 Tier = Literal["scalar", "avx2", "avx512", "avx512_vnni"]
 
 TierChoice = str  # "auto" or a Tier; others are refused with a ValueError
@@ -93,7 +93,17 @@ class Program:
         self, x: int, weight: int, out: int, heads: int, first: int, rows: int, transposed: bool = False
     ) -> None: ...
     def attention(
-        self, q: int, k: int, v: int, kv: int, out: int, heads: int, scale: float, window: int = 0
+        self,
+        q: int,
+        k: int,
+        v: int,
+        kv: int,
+        out: int,
+        heads: int,
+        scale: float,
+        window: int = 0,
+        soft_cap: float = 0.0,
+        sinks: int | None = None,
     ) -> None: ...
     def glu(self, gate: int, up: int, out: int, activation: Activation = "silu") -> None: ...
     def router(
@@ -120,9 +130,11 @@ class Program:
         out: int,
         activation: Activation = "silu",
         mask: int | None = None,
+        biases: Sequence[int] = (),
     ) -> None: ...
     def add(self, a: int, b: int, out: int) -> None: ...
     def scale(self, x: int, factor: float) -> None: ...
+    def soft_cap(self, x: int, cap: float) -> None: ...
     def select_rows(self, x: int, out: int) -> None: ...
     def split_heads(self, x: int, outs: Sequence[int], sizes: Sequence[int], heads: int) -> None: ...
     def short_conv(self, x: int, weight: int, out: int, state: int) -> None: ...

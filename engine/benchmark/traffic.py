@@ -33,7 +33,7 @@ def decode_bytes(graph: Graph, experts_used: int, depth: int, kv_value_bytes: fl
 
     An embedding table counts in full only where it is also the output matrix; otherwise one row is read.
     """
-    experts = {name for op in graph.ops if isinstance(op, Experts) for name in (op.gate, op.up, op.down)}
+    experts = {name for op in graph.ops if isinstance(op, Experts) for name in op.tensors}
     looked_up = {op.table for op in graph.ops if isinstance(op, Embed)} - _multiplied(graph)
     total = 0.0
     for name, tensor in graph.weights.items():

@@ -173,11 +173,6 @@ def _summary(spec: ModelSpec) -> SpecSummary:
     attends = [layer.attention for layer in spec.layers if not isinstance(layer.attention, DeltaNetSpec)]
     attention = attends[0] if attends else None
     experts = next((layer.feed_forward for layer in spec.layers if isinstance(layer.feed_forward, ExpertsSpec)), None)
-    turns = "none"
-    if attention is not None:
-        rope = attention.rope
-        scaling = "yarn" if rope.yarn else "factors" if rope.factors else "linear" if rope.scale != 1 else "none"
-        turns = f"{rope.mode}, base {rope.base:g}, scaling {scaling}"
     return SpecSummary(
         layers=len(spec.layers),
         width=spec.width,
@@ -190,8 +185,17 @@ def _summary(spec: ModelSpec) -> SpecSummary:
         experts=experts.count if experts else 0,
         experts_used=experts.used if experts else 0,
         tied_output=spec.tied_output,
-        rope=turns,
+        rope=_rotation(spec),
     )
+
+
+def _rotation(spec: ModelSpec) -> str:
+    attends = [layer.attention for layer in spec.layers if not isinstance(layer.attention, DeltaNetSpec)]
+    rope = next((attention.rope for attention in attends if attention.rope), None)
+    if rope is None:
+        return "none"
+    scaling = "yarn" if rope.yarn else "factors" if rope.factors else "linear" if rope.scale != 1 else "none"
+    return f"{rope.mode}, base {rope.base:g}, scaling {scaling}"
 
 
 def _notes(file: GGUFFile, facts: ModelFacts, spec: ModelSpec | None) -> list[str]:

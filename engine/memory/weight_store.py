@@ -6,25 +6,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from engine.gguf import GGUFFile
+from engine.models.spec import TensorShape
 
 if TYPE_CHECKING:
     from kernels._cpu import Program
 
 
 class WeightStore:
-    """Owns the open file for as long as a program may read from it."""
+    """Owns the open file for as long as a program may read from it. `shapes` tells of parts of the file's tensors."""
 
-    def __init__(self, gguf: GGUFFile) -> None:
+    def __init__(self, gguf: GGUFFile, shapes: Mapping[str, TensorShape]) -> None:
         self._gguf = gguf
+        self._shapes = shapes
 
     def bind(self, program: Program, handles: Mapping[str, int]) -> None:
         """Gives every weight of `program` its bytes; nothing is read or copied."""
         for name, handle in handles.items():
-            program.bind_weight(handle, self._gguf.buffer(name), 0)
+            program.bind_weight(handle, self.buffer(name), 0)
 
     def buffer(self, name: str) -> memoryview:
-        """A tensor's bytes as they stand in the file."""
-        return self._gguf.buffer(name)
+        """A weight's bytes as they stand in the file."""
+        shape = self._shapes[name]
+        if not shape.source:
+            return self._gguf.buffer(name)
+        return self._gguf.buffer(shape.source)[shape.offset : shape.offset + shape.nbytes]
 
     def release_pages(self, name: str, begin: int = 0, end: int | None = None) -> None:
         """A tensor's bytes begin … end are on a device now, so RAM need not hold them as well."""

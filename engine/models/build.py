@@ -1,8 +1,10 @@
-"""ModelSpec → Graph: the forward pass of a pre-norm transformer, block by block.
+"""ModelSpec → Graph: the forward pass of a transformer, block by block.
 
 x = embed(tokens)
 each layer:  x = x + attention(norm(x));  x = x + feed_forward(norm(x))
 logits = output(norm(x)), only for the rows that are asked for
+
+Norms may also stand behind a block, or only there; see spec.NormPlacement.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from engine.models.graph import (
     RMSNorm,
     Rope,
     Router,
+    Scale,
     SelectRows,
+    SoftCap,
     SplitHeads,
     StateLayer,
 )
@@ -43,7 +47,7 @@ def build_graph(spec: ModelSpec) -> Graph:
     """The graph of `spec`. Every tensor's shape is checked, and every tensor of the file must have a use."""
     b = Builder(spec)
     b.item = "embedding"
-    x = b.embed("token_embd.weight", spec.vocabulary_size)
+    x = b.scale(b.embed("token_embd.weight", spec.vocabulary_size), spec.embedding_scale)
     last = len(spec.layers) - 1
     for index, layer in enumerate(spec.layers):
         x = _attention(b, index, layer.attention, x, select=index == last)
@@ -52,6 +56,9 @@ def build_graph(spec: ModelSpec) -> Graph:
     x = b.rms_norm(x, "output_norm.weight", "output_norm")
     output = "token_embd" if spec.tied_output else "output"
     (logits,) = b.linear(x, {output: ("logits", spec.vocabulary_size)})
+    b.scale(logits, spec.logit_scale)
+    if spec.final_soft_cap:
+        b.add_op(SoftCap(b.item, logits, spec.final_soft_cap))
     return b.finish(logits)
 
 
@@ -59,7 +66,7 @@ def _attention(b: Builder, index: int, spec: AttentionSpec | LatentSpec | DeltaN
     """x + attention(norm(x)). In the last layer only the rows asked for go on (`select`)."""
     blk = f"blk.{index}"
     b.item = f"{blk}.attn"
-    normed = b.rms_norm(x, f"{blk}.attn_norm.weight", f"{blk}.attn_norm")
+    normed = b.norm_before(x, f"{blk}.attn_norm")
     output = f"{blk}.attn_output"
     if isinstance(spec, LatentSpec):
         mixed = latent_attention(b, index, spec, normed, select=select)
@@ -69,7 +76,7 @@ def _attention(b: Builder, index: int, spec: AttentionSpec | LatentSpec | DeltaN
         mixed = _grouped_attention(b, index, spec, normed, select=select)
     x = b.select_rows(x) if select else x
     (out,) = b.linear(mixed, {output: (f"{blk}.attn_out", b.spec.width)})
-    return b.add(x, out, f"{blk}.attn_residual")
+    return b.add_block(x, out, f"{blk}.post_attention_norm", f"{blk}.attn_residual")
 
 
 def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str, *, select: bool) -> str:
@@ -87,14 +94,18 @@ def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str,
     gate = ""
     if spec.gated:
         q, gate = b.split_heads(q, {f"{blk}.query": spec.key_dim, f"{blk}.query_gate": spec.key_dim}, spec.heads)
-    if spec.qk_norm:
-        q = b.rms_norm(q, f"{blk}.attn_q_norm.weight", f"{blk}.q_normed", group=spec.key_dim)
-        k = b.rms_norm(k, f"{blk}.attn_k_norm.weight", f"{blk}.k_normed", group=spec.key_dim)
-    b.add_op(Rope(b.item, q, spec.heads, spec.key_dim, spec.rope))
-    b.add_op(Rope(b.item, k, spec.kv_heads, spec.key_dim, spec.rope))
+    if spec.norm_after_rope:
+        _rotate(b, spec, q, k)
+    if spec.qk_norm != "none":
+        group = spec.key_dim if spec.qk_norm == "head" else 0
+        q = b.rms_norm(q, f"{blk}.attn_q_norm.weight", f"{blk}.q_normed", group)
+        k = b.rms_norm(k, f"{blk}.attn_k_norm.weight", f"{blk}.k_normed", group)
+    if not spec.norm_after_rope:
+        _rotate(b, spec, q, k)
     mixed = b.value(f"{blk}.attn_mixed", spec.heads * spec.value_dim)
     b.kv_layers.append(KVLayer(spec.kv_heads, spec.key_dim, spec.value_dim, spec.window))
-    b.add_op(Attention(b.item, q, k, v, index, mixed, spec.heads, spec.scale, spec.window))
+    sinks = b.vector(f"{blk}.attn_sinks.weight", spec.heads) if spec.sinks else ""
+    b.add_op(Attention(b.item, q, k, v, index, mixed, spec.heads, spec.scale, spec.window, spec.soft_cap, sinks))
     if select:
         mixed, gate = b.select_rows(mixed), gate and b.select_rows(gate)
     if not gate:
@@ -104,12 +115,18 @@ def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str,
     return opened
 
 
+def _rotate(b: Builder, spec: AttentionSpec, q: str, k: str) -> None:
+    if spec.rope is not None:
+        b.add_op(Rope(b.item, q, spec.heads, spec.key_dim, spec.rope))
+        b.add_op(Rope(b.item, k, spec.kv_heads, spec.key_dim, spec.rope))
+
+
 def _feed_forward(b: Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str) -> str:
     blk = f"blk.{index}"
     b.item = f"{blk}.ffn"
-    normed = b.rms_norm(x, f"{blk}.{b.spec.ffn_norm}.weight", f"{blk}.ffn_norm")
+    normed = b.norm_before(x, f"{blk}.{b.spec.ffn_norm}")
     out = _dense(b, blk, spec, normed) if isinstance(spec, DenseSpec) else _experts(b, blk, spec, normed)
-    return b.add(x, out, f"{blk}.ffn_residual")
+    return b.add_block(x, out, f"{blk}.post_ffw_norm", f"{blk}.ffn_residual")
 
 
 def _dense(b: Builder, blk: str, spec: DenseSpec, x: str, ending: str = "") -> str:
@@ -134,7 +151,12 @@ def _experts(b: Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
     up = b.weight(f"{blk}.ffn_up_exps.weight", spec.width, width, spec.count)
     down = b.weight(f"{blk}.ffn_down_exps.weight", width, spec.width, spec.count)
     out = b.value(f"{blk}.experts_out", width)
-    b.add_op(Experts(b.item, x, ids, mix, gate, up, down, out, spec.activation))
+    biases: tuple[str, ...] = ()
+    if f"{blk}.ffn_gate_exps.bias" in b.spec.tensors:
+        gate_bias = b.vectors(f"{blk}.ffn_gate_exps.bias", spec.width, spec.count)
+        up_bias = b.vectors(f"{blk}.ffn_up_exps.bias", spec.width, spec.count)
+        biases = gate_bias, up_bias, b.vectors(f"{blk}.ffn_down_exps.bias", width, spec.count)
+    b.add_op(Experts(b.item, x, ids, mix, gate, up, down, out, spec.activation, biases))
     b.item = f"{blk}.ffn"
     return b.add(out, _shared_expert(b, blk, spec.shared, x), f"{blk}.ffn_out") if spec.shared else out
 
@@ -188,7 +210,11 @@ class Builder:
 
     def vector(self, name: str, width: int) -> str:
         """A norm's weights or a bias; all files keep them as F32, and the kernels read nothing else."""
-        self.weight(name, 1, width)
+        return self.vectors(name, width, 1)
+
+    def vectors(self, name: str, width: int, count: int) -> str:
+        """Stacked biases."""
+        self.weight(name, 1, width, count)
         tensor = self._weights[name]
         if tensor.type_id != QuantType.F32:
             raise UnsupportedError(
@@ -225,6 +251,21 @@ class Builder:
         outs = tuple(self.value(out, heads * size) for out, size in parts.items())
         self.add_op(SplitHeads(self.item, x, outs, tuple(parts.values()), heads))
         return outs
+
+    def norm_before(self, x: str, stem: str) -> str:
+        """What a block reads: x, normalised unless the model's norms stand behind its blocks."""
+        return x if self.spec.norms == "after" else self.rms_norm(x, f"{stem}.weight", stem)
+
+    def add_block(self, x: str, y: str, stem: str, out: str) -> str:
+        """x and what a block made of it, normalised with the tensor `stem` where the model has norms behind blocks."""
+        if self.spec.norms != "before":
+            y = self.rms_norm(y, f"{stem}.weight", stem)
+        return self.add(x, self.scale(y, self.spec.residual_scale), out)
+
+    def scale(self, x: str, factor: float) -> str:
+        if factor != 1:
+            self.add_op(Scale(self.item, x, factor))
+        return x
 
     def add(self, a: str, b: str, out: str) -> str:
         self.value(out, self._values[a])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.models.spec import Activation, Gating, RopeMode
+from engine.models.spec import Activation, Gating, NormPlacement, QKNorm, RopeMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +16,28 @@ class Family:
 
     architecture: str
     rope_mode: RopeMode = "norm"
-    qk_norm: bool = False  # q and k are RMS-normalised per head before they turn
     latent: bool = False  # multi-head latent attention
     recurrent: bool = False  # layers may be gated delta nets
     tiled_value_heads: bool = False  # delta nets deal their value heads out to key heads in turn
     gated_attention: bool = False  # each head has a gate, in the same matrix as its query
+    unrotated_period: int = 0  # of so many layers, the last does without positions; 0: all turn
+    qk_norm: QKNorm = "none"
+    qk_norm_optional: bool = False  # only where the file has its tensors
+    norm_after_rope: bool = False  # q and k turn before they are normalised
+    norms: NormPlacement = "before"
     ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward block
     activation: Activation = "silu"
+    sinks: bool = False  # each head has a logit that competes with the keys
+    window_period: int = 0  # of so many layers, the last sees all positions, the others a window; 0: no windows
+    window: int | None = None  # default of the key attention.sliding_window; None: required
+    window_rope_base: float = 0.0  # of layers with a window; 0: as the others
+    window_rope_scaled: bool = True  # whether they scale positions as the others do
+    soft_caps: tuple[float, float] = (0.0, 0.0)  # defaults of the keys attn_ and final_logit_softcapping; 0: none
+    scaled_embedding: bool = False  # by the root of the width
+    scales: bool = False  # embedding, residual stream and logits are scaled by keys
+    wide_scale_layers: int = 0  # a model of so many layers scales queries by width / heads, not by the head's size
     experts: bool = False  # layers with a router (`ffn_gate_inp`) may occur
     gating: Gating = "softmax"
     normalise_experts: bool = True  # default of the key expert_weights_norm
     ignored_tensors: tuple[str, ...] = ()  # name endings that carry nothing the graph needs
+    unbuilt: tuple[str, ...] = ()  # keys of variants that are refused, unless they are zero

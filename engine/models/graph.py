@@ -1,13 +1,13 @@
 """Graph: a forward pass as a short list of operations over named values. Knows nothing of devices.
 
 Every value is float32 [tokens, width]; after SelectRows it is [outputs, width]. A value is written once, except
-that Rope and Scale work in place. Operations name weights by their tensor in the file.
+that Rope, Scale and SoftCap work in place. Operations name weights by their tensor in the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from engine.models.spec import Activation, Gating, RopeSpec, TensorShape
@@ -102,7 +102,11 @@ class Rope(Op):
 
 @dataclass(frozen=True, slots=True)
 class Attention(Op):
-    """Stores k and v in the cache of `layer`, then attends over it. A latent layer has its k as v, too."""
+    """Stores k and v in the cache of `layer`, then attends over it. A latent layer has its k as v, too.
+
+    `soft_cap` c turns scores s into c tanh(s / c); 0: none. `sinks` names a vector of one logit per head that takes
+    part in the softmax as a key without a value would; "": none.
+    """
 
     READS = ("q", "k", "v")
 
@@ -114,6 +118,8 @@ class Attention(Op):
     heads: int
     scale: float
     window: int
+    soft_cap: float = 0.0
+    sinks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,8 @@ class Router(Op):
 
 @dataclass(frozen=True, slots=True)
 class Experts(Op):
+    """The mix of each token's experts. `biases`: of gate, up and down, stacked alike, or none."""
+
     READS = ("x", "ids", "mix")
 
     x: str
@@ -209,6 +217,17 @@ class Experts(Op):
     down: str
     out: str
     activation: Activation
+    biases: tuple[str, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """What one expert's share of is one expert: gate, up, down and their biases."""
+        return self.gate, self.up, self.down, *self.biases
+
+    def renamed(self, name: Callable[[str], str]) -> Experts:
+        """The same over other tensors."""
+        gate, up, down, *biases = map(name, self.tensors)
+        return replace(self, gate=gate, up=up, down=down, biases=tuple(biases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +237,26 @@ class Add(Op):
     a: str
     b: str
     out: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scale(Op):
+    """x times `factor`, in place."""
+
+    WRITES = ("x",)
+
+    x: str
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class SoftCap(Op):
+    """cap tanh(x / cap), in place."""
+
+    WRITES = ("x",)
+
+    x: str
+    cap: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.errors import FormatError
 from engine.gguf import REQUIRED, GGUFFile
 
@@ -25,6 +27,13 @@ class Keys:
         """A count that a file gives once for all layers, or as an array of one per layer; at least 1."""
         fallback = REQUIRED if default is None else (default,) * layers
         return self._at_least(key, self._metadata.u32_array_or_scalar(self._full(key), layers, fallback)[layer], 1)
+
+    def integers(self, key: str, count: int, default: int) -> tuple[int, ...]:
+        """One number or flag per layer; a file may give one number for all."""
+        flags = self._metadata.get(self._full(key))
+        if isinstance(flags, np.ndarray) and flags.dtype == np.bool_ and len(flags) == count:
+            return tuple(map(int, flags.tolist()))
+        return tuple(self._metadata.u32_array_or_scalar(self._full(key), count, (default,) * count))
 
     def number(self, key: str, default: float | None = None) -> float:
         return self._metadata.f32(self._full(key), REQUIRED if default is None else default)

@@ -2,4 +2,4 @@
 
 from engine.models.family import Family
 
-QWEN3 = Family("qwen3", rope_mode="neox", qk_norm=True)
+QWEN3 = Family("qwen3", rope_mode="neox", qk_norm="head")

@@ -2,4 +2,4 @@
 
 from engine.models.family import Family
 
-QWEN3MOE = Family("qwen3moe", rope_mode="neox", qk_norm=True, experts=True)
+QWEN3MOE = Family("qwen3moe", rope_mode="neox", qk_norm="head", experts=True)

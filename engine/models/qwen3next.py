@@ -9,7 +9,7 @@ from engine.models.family import Family
 QWEN3NEXT = Family(
     "qwen3next",
     rope_mode="neox",
-    qk_norm=True,
+    qk_norm="head",
     recurrent=True,
     gated_attention=True,
     ffn_norm="post_attention_norm",
@@ -18,7 +18,7 @@ QWEN3NEXT = Family(
 QWEN35MOE = Family(
     "qwen35moe",
     rope_mode="neox",
-    qk_norm=True,
+    qk_norm="head",
     recurrent=True,
     tiled_value_heads=True,
     gated_attention=True,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 RopeMode = Literal["norm", "neox"]  # pairs (2i, 2i+1), or (i, i + dimensions/2)
-Activation = Literal["silu", "gelu", "sigmoid"]
+Activation = Literal["silu", "gelu", "sigmoid", "swiglu_oai"]
+QKNorm = Literal["none", "head", "row"]  # RMS norm of q and k: of each head, or of all heads together
+NormPlacement = Literal["before", "both", "after"]  # of a block's norms: on its input, on its output
 Gating = Literal["softmax", "sigmoid"]
 
 
@@ -26,6 +28,13 @@ class TensorShape:
     cols: int
     count: int
     nbytes: int
+    source: str = ""  # the file's tensor that this is a part of; "": `name` itself
+    offset: int = 0  # of the part, in bytes
+
+    def part(self, name: str, first: int, rows: int) -> TensorShape:
+        """Rows `first` … of this matrix as a tensor of their own."""
+        row_bytes = self.nbytes // self.rows
+        return replace(self, name=name, rows=rows, nbytes=rows * row_bytes, source=self.name, offset=first * row_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +100,24 @@ def yarn_sharpening(factor: float, multiplier: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Grouped-query attention of one layer; `window` 0 sees every earlier position. `gated`: the query's matrix holds a
-    gate behind each head's query, whose sigmoid what the head mixes is multiplied by."""
+    """Grouped-query attention of one layer; `window` 0 sees every earlier position, `rope` None knows no order.
+
+    `gated`: the query's matrix holds a gate behind each head's query, whose sigmoid what the head mixes is multiplied
+    by.
+    """
 
     heads: int
     kv_heads: int
     key_dim: int
     value_dim: int
     scale: float
-    rope: RopeSpec
-    qk_norm: bool = False
+    rope: RopeSpec | None
+    qk_norm: QKNorm = "none"
+    norm_after_rope: bool = False
     window: int = 0
     gated: bool = False
+    soft_cap: float = 0.0  # 0: none
+    sinks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +217,12 @@ class ModelSpec:
     layers: tuple[LayerSpec, ...]
     tensors: Mapping[str, TensorShape]
     tied_output: bool  # the output projection is the embedding table
-    ffn_norm: str = "ffn_norm"  # the tensor of the norm before the feed-forward block
+    norms: NormPlacement = "before"
+    ffn_norm: str = "ffn_norm"
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0  # of what a block adds
+    logit_scale: float = 1.0
+    final_soft_cap: float = 0.0  # 0: none
     warnings: tuple[str, ...] = ()
 
     @property

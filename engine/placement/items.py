@@ -78,8 +78,8 @@ class PlacementItem:
         """The item's name in a model's graph, as lowering asks for it."""
         return _KEYS[self.kind] if self.layer < 0 else f"blk.{self.layer}.{_KEYS[self.kind]}"
 
-    def state_bytes(self, context: int, value_bytes: float) -> int:
-        return self.state.bytes(context, value_bytes) if self.state else 0
+    def state_bytes(self, context: int, value_bytes: float, *, windows_only: bool = False) -> int:
+        return self.state.bytes(context, value_bytes, windows_only=windows_only) if self.state else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +152,13 @@ def model_items(shape: ModelShape) -> ModelItems:
 
 def _layer_items(layer: LayerShape, shape: ModelShape) -> tuple[list[PlacementItem], ExpertBank | None]:
     experts, feed_forward, attention = [], [], []
+    # Where a layer has no ffn_norm, the norm behind attention is the one before the feed-forward block.
+    has_ffn_norm = any(".ffn_norm." in t.name or ".post_ffw_norm." in t.name for t in layer.tensors)
     for tensor in layer.tensors:
         part = tensor.name.split(".", 2)[2]
         if "_exps" in part:
             experts.append(tensor)
-        elif part.startswith(_FEED_FORWARD):
+        elif part.startswith(_FEED_FORWARD) or (part.startswith("post_attention_norm") and not has_ffn_norm):
             feed_forward.append(tensor)
         else:
             attention.append(tensor)

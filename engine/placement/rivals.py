@@ -52,7 +52,7 @@ class Rivals:
         self._theirs = StepTimes(shape, llama_cpp_machine(hardware), work)
         self._ours = StepTimes(shape, hardware, work)
         items = self._theirs.model.items
-        self._sizes = [i.bytes + i.state_bytes(work.context, work.value_bytes) for i in items]
+        self._sizes = [i.bytes + i.state_bytes(work.context, work.value_bytes, windows_only=True) for i in items]
         self._layer_of = [item.layer for item in items]
         self._kinds = [item.kind for item in items]
 
@@ -215,7 +215,7 @@ class Rivals:
             here, there = seconds(weights, cpu), seconds(weights, gpu)
             rows += _shared_out(here, there, [m.bytes for m in item.matrices], item.bytes, item.kind)
             if item.state is not None:
-                state = item.state_bytes(work.context, work.value_bytes)
+                state = item.state_bytes(work.context, work.value_bytes, windows_only=True)
                 rows.append(_Operator(seconds(item, cpu) - here, seconds(item, gpu) - there, state, False))
             bank = self._ours.bank_after(item)
             if bank is not None:

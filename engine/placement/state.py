@@ -13,7 +13,7 @@ Q8_0_BYTES = 34 / 32
 
 class StateKind(enum.Enum):
     FULL = "full"  # keys and values of every position
-    WINDOW = "window"  # of the last `window` positions only
+    WINDOW = "window"  # attention sees the last `window` positions only
     LATENT = "latent"  # one compressed row per position, shared by all heads (multi-head latent attention)
     RECURRENT = "recurrent"  # a fixed size, whatever the depth
     NONE = "none"
@@ -23,9 +23,10 @@ class StateKind(enum.Enum):
 class StateShape:
     """One layer's part of a SequenceState.
 
-    FULL and WINDOW keep `kv_heads × (key_dim + value_dim)` values per position. LATENT keeps `key_dim` values (the
-    compressed row with its rotary part); values are read out of the same row. RECURRENT keeps `recurrent_bytes` per
-    slot.
+    FULL and WINDOW keep `kv_heads × (key_dim + value_dim)` values per position; our own cache keeps every position of a
+    WINDOW, too, so that a conversation can be taken up anywhere, while llama.cpp's keeps the window. LATENT keeps
+    `key_dim` values (the compressed row with its rotary part); values are read out of the same row. RECURRENT keeps
+    `recurrent_bytes` per slot.
     """
 
     kind: StateKind
@@ -36,11 +37,13 @@ class StateShape:
     window: int = 0
     recurrent_bytes: int = 0
 
-    def positions(self, context: int) -> int:
-        """Positions held at a context of this many tokens."""
-        if self.kind in (StateKind.RECURRENT, StateKind.NONE):
-            return 0
-        return min(context, self.window) if self.kind is StateKind.WINDOW else context
+    def positions_seen(self, depth: int) -> int:
+        """Positions that attention reads at this depth."""
+        return min(depth, self.window) if self.kind is StateKind.WINDOW else self.positions_held(depth)
+
+    def positions_held(self, context: int) -> int:
+        """Positions in our own cache at a context of this many tokens."""
+        return 0 if self.kind in (StateKind.RECURRENT, StateKind.NONE) else context
 
     @property
     def values_per_position(self) -> int:
@@ -48,21 +51,23 @@ class StateShape:
             return self.key_dim
         return self.kv_heads * (self.key_dim + self.value_dim)
 
-    def bytes(self, context: int, value_bytes: float = F16_BYTES) -> int:
-        """Memory held for a context. `value_bytes`: of one cached value (F16_BYTES, Q8_0_BYTES).
+    def bytes(self, context: int, value_bytes: float = F16_BYTES, *, windows_only: bool = False) -> int:
+        """Memory held for a context. `value_bytes`: of one cached value (F16_BYTES, Q8_0_BYTES); `windows_only`: by a
+        cache that forgets what no window sees any more.
 
         Recurrent states are kept in slots, of which there is a fixed number.
         """
-        cache = int(self.positions(context) * self.values_per_position * value_bytes)
+        positions = self.positions_seen(context) if windows_only else self.positions_held(context)
+        cache = int(positions * self.values_per_position * value_bytes)
         return cache + STATE_SLOTS * self.recurrent_bytes
 
     def read_bytes(self, depth: int, value_bytes: float = F16_BYTES) -> int:
         """Memory traffic of one decode step at this depth; a recurrent state is read and written."""
-        return int(self.positions(depth) * self.values_per_position * value_bytes) + 2 * self.recurrent_bytes
+        return int(self.positions_seen(depth) * self.values_per_position * value_bytes) + 2 * self.recurrent_bytes
 
     def macs(self, depth: int) -> int:
         """Multiply-accumulates of one token's attention at this depth, scores and mix together."""
         if self.kind is StateKind.RECURRENT:
             return 2 * self.recurrent_bytes // 4  # the float32 state is read out and updated once
         value_dim = self.key_dim if self.kind is StateKind.LATENT else self.value_dim
-        return self.positions(depth) * self.heads * (self.key_dim + value_dim)
+        return self.positions_seen(depth) * self.heads * (self.key_dim + value_dim)

@@ -85,7 +85,7 @@ def assemble(
         )
     pool = KVPool(graph.kv_layers, -(-context_length // BLOCK_TOKENS) + _SPARE_BLOCKS, kv_type)
     program = capture(graph, kv_type=kv_type, block_tokens=BLOCK_TOKENS, tier=tier)
-    weights = WeightStore(gguf)
+    weights = WeightStore(gguf, graph.weights)
     weights.bind(program.program, program.weights)
     for index in range(len(graph.kv_layers)):
         bind_layer(program, graph, pool, index)

@@ -29,8 +29,10 @@ from engine.models.graph import (
     RMSNorm,
     Rope,
     Router,
+    Scale,
     SelectRows,
     ShortConv,
+    SoftCap,
     SplitHeads,
     StateLayer,
 )
@@ -203,7 +205,9 @@ class _Capture:
     @emit.register
     def _(self, op: Attention) -> None:
         q, k, v, out = (self.values[name] for name in (op.q, op.k, op.v, op.out))
-        self.program.attention(q, k, v, self.kv_layers[op.layer], out, op.heads, op.scale, op.window)
+        sinks = self.weights[op.sinks] if op.sinks else None
+        kv = self.kv_layers[op.layer]
+        self.program.attention(q, k, v, kv, out, op.heads, op.scale, op.window, op.soft_cap, sinks)
 
     @emit.register
     def _(self, op: SplitHeads) -> None:
@@ -237,7 +241,7 @@ class _Capture:
     @emit.register
     def _(self, op: Experts) -> None:
         x, ids, mix, out = (self.values[name] for name in (op.x, op.ids, op.mix, op.out))
-        gate, up, down = (self.weights[name] for name in (op.gate, op.up, op.down))
+        gate, up, down, *biases = (self.weights[name] for name in op.tensors)
         mask = None
         if op.item.endswith(MISSES):
             mask = self.masks[op.item.removesuffix(MISSES)] = self.program.expert_mask(
@@ -246,7 +250,7 @@ class _Capture:
         elif op.item.endswith(HITS) and self.has_tables:
             bank = op.item.removesuffix(HITS)
             mask = self.tables[bank] = self.program.expert_mask(self.graph.values[self._router_logits[op.ids]])
-        self.program.experts(x, ids, mix, gate, up, down, out, op.activation, mask)
+        self.program.experts(x, ids, mix, gate, up, down, out, op.activation, mask, biases)
 
     @emit.register
     def _(self, op: SlotLookup | TileLookup) -> None:
@@ -255,6 +259,14 @@ class _Capture:
     @emit.register
     def _(self, op: Add) -> None:
         self.program.add(self.values[op.a], self.values[op.b], self.values[op.out])
+
+    @emit.register
+    def _(self, op: Scale) -> None:
+        self.program.scale(self.values[op.x], op.factor)
+
+    @emit.register
+    def _(self, op: SoftCap) -> None:
+        self.program.soft_cap(self.values[op.x], op.cap)
 
     @emit.register
     def _(self, op: SelectRows) -> None:

@@ -95,7 +95,7 @@ class TileLookup(Op):
 
 def tile_experts(graph: Graph, op: Experts) -> int:
     """How many of a bank's experts a tile holds."""
-    bank = sum(graph.weights[name].nbytes for name in (op.gate, op.up, op.down))
+    bank = sum(graph.weights[name].nbytes for name in op.tensors)
     count = graph.weights[op.gate].count
     return max(1, min(_TILE_BYTES, bank // 4) * count // bank)
 
@@ -140,7 +140,7 @@ def split_experts(graph: Graph, placement: Placement) -> Graph:
         halves, joins[op.out] = _halves(op, slots, graph.weights[op.gate].count, buffers)
         ops += halves
         values |= dict.fromkeys((op.out + HITS, op.out + MISSES, op.out + STREAMED), graph.values[op.out])
-        for name in (op.gate, op.up, op.down):
+        for name in op.tensors:
             weights[slots_name(name)] = _some_of(graph.weights[name], slots_name(name), slots)
             for buffer in set(buffers):
                 weights[tile_name(name, buffer)] = _some_of(graph.weights[name], tile_name(name, buffer), size)
@@ -149,14 +149,7 @@ def split_experts(graph: Graph, placement: Placement) -> Graph:
 
 def _halves(op: Experts, slots: int, count: int, buffers: list[int]) -> tuple[list[Op], list[Op]]:
     """The halves; and where there are two, what comes over the link and what joins them."""
-    resident = replace(
-        op,
-        item=op.item + HITS,
-        gate=slots_name(op.gate),
-        up=slots_name(op.up),
-        down=slots_name(op.down),
-        out=op.out if slots == count else op.out + HITS,
-    )
+    resident = replace(op.renamed(slots_name), item=op.item + HITS, out=op.out if slots == count else op.out + HITS)
     lookup = SlotLookup(resident.item, op.ids, op.item)
     if slots == count:
         return [lookup, resident], []
@@ -167,8 +160,8 @@ def _halves(op: Experts, slots: int, count: int, buffers: list[int]) -> tuple[li
 
 
 def _tile(op: Experts, tile: int, buffer: int) -> tuple[Op, ...]:
-    gate, up, down = (tile_name(name, buffer) for name in (op.gate, op.up, op.down))
-    part = replace(op, item=op.item + STREAMED, gate=gate, up=up, down=down, out=op.out + STREAMED)
+    over_tile = op.renamed(lambda name: tile_name(name, buffer))
+    part = replace(over_tile, item=op.item + STREAMED, out=op.out + STREAMED)
     lookup = TileLookup(part.item, op.ids, op.item, tile, buffer)
     return lookup, part, Add(part.item, op.out + HITS, part.out, op.out + HITS)
 

@@ -59,7 +59,7 @@ class Residency:
         self.device = device
         self.items: dict[str, ItemMemory] = {}
         self.banks: dict[str, BankMemory] = {}
-        self.tiles: list[list[Region]] = []  # by buffer: gate, up, down
+        self.tiles: list[list[Region]] = []  # by buffer: gate, up, down, biases
         self.traffic = Traffic()
         self._weights = weights
         self._pool = pool
@@ -90,7 +90,7 @@ class Residency:
     def expert_bytes(self, bank: str) -> int:
         """Bytes of one expert."""
         op = self._experts[bank]
-        return sum(self._shapes[n].nbytes // self._shapes[n].count for n in (op.gate, op.up, op.down))
+        return sum(self._shapes[n].nbytes // self._shapes[n].count for n in op.tensors)
 
     # --- items ------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Residency:
         """A table without slots yet."""
         op = self._experts[bank]
         count = self._shapes[op.gate].count
-        each = {name: self._shapes[name].nbytes // count for name in (op.gate, op.up, op.down)}
+        each = {name: self._shapes[name].nbytes // count for name in op.tensors}
         regions = {name: self.memory.reserve(size * count, f"{bank}: slots") for name, size in each.items()}
         self.banks[bank] = BankMemory(regions, each, SlotTable.of(count, ()))
 
@@ -224,7 +224,7 @@ class Residency:
 
     def allocate_tiles(self, banks: Mapping[str, int]) -> list[list[Region]]:
         """Buffers for tiles of so many experts of each bank: those that are there, if they fit. DeviceMemoryError."""
-        sizes = [0, 0, 0]
+        sizes = [0] * max((len(self._roles(bank)) for bank in banks), default=0)
         for bank, experts in banks.items():
             for role, name in enumerate(self._roles(bank)):
                 shape = self._shapes[name]
@@ -263,9 +263,8 @@ class Residency:
         self.traffic.count(copied)
         return copied
 
-    def _roles(self, bank: str) -> tuple[str, str, str]:
-        op = self._experts[bank]
-        return op.gate, op.up, op.down
+    def _roles(self, bank: str) -> tuple[str, ...]:
+        return self._experts[bank].tensors
 
     def _source(self, name: str) -> Bytes:
         return np.frombuffer(self._weights.buffer(name), np.uint8)
@@ -287,7 +286,7 @@ def release_tiles(buffers: list[list[Region]]) -> None:
 def op_weights(op: object) -> list[str]:
     """Tensors that an operation reads."""
     names: list[str] = []
-    for attribute in ("table", "weight", "bias", "gate", "up", "down"):
+    for attribute in ("table", "weight", "bias", "sinks", "gate", "up", "down"):
         if attribute in ("gate", "up", "down") and not isinstance(op, Experts):
             continue
         name = getattr(op, attribute, "")

@@ -18,6 +18,7 @@ class FallbackFormat:
     assistant: str
     generation: str  # opens the answer
     system: str | None = None
+    start: str = ""  # before the first turn
     stop: tuple[str, ...] = ()
 
     def render(self, messages: Sequence[ChatMessage]) -> str:
@@ -34,7 +35,7 @@ class FallbackFormat:
             parts.append(turn.replace("{content}", content))
         if pending:
             parts.append(self.user.replace("{content}", pending.rstrip()))
-        return "".join(parts) + self.generation
+        return self.start + "".join(parts) + self.generation
 
 
 CHATML = FallbackFormat(
@@ -71,6 +72,32 @@ FORMATS = (
         user="<｜User｜>{content}",
         assistant="<｜Assistant｜>{content}<｜end▁of▁sentence｜>",
         generation="<｜Assistant｜>",
+    ),
+    FallbackFormat(
+        "harmony",  # gpt-oss
+        ("<|start|>", "<|message|>", "<|channel|>", "<|end|>"),
+        system="<|start|>system<|message|>{content}<|end|>",
+        user="<|start|>user<|message|>{content}<|end|>",
+        assistant="<|start|>assistant<|channel|>final<|message|>{content}<|end|>",
+        generation="<|start|>assistant",
+    ),
+    FallbackFormat(
+        "GLM-4",
+        ("[gMASK]", "<sop>", "<|user|>", "<|assistant|>"),
+        start="[gMASK]<sop>",
+        system="<|system|>\n{content}",
+        user="<|user|>\n{content}",
+        assistant="<|assistant|>\n{content}",
+        generation="<|assistant|>\n",
+        stop=("<|user|>",),
+    ),
+    FallbackFormat(
+        "Granite",
+        ("<|start_of_role|>", "<|end_of_role|>"),
+        system="<|start_of_role|>system<|end_of_role|>{content}<|end_of_text|>\n",
+        user="<|start_of_role|>user<|end_of_role|>{content}<|end_of_text|>\n",
+        assistant="<|start_of_role|>assistant<|end_of_role|>{content}<|end_of_text|>\n",
+        generation="<|start_of_role|>assistant<|end_of_role|>",
     ),
     FallbackFormat(
         "Phi 3",

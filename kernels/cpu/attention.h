@@ -14,8 +14,9 @@ enum class KvType : int32_t { F32 = 0, F16 = 1, Q8_0 = 8 };  // the ids of GGUF 
 inline constexpr int kKvTypeCount = 9;                       // size of tables indexed by the id; gaps are null
 
 // Some query rows (tokens × heads that share a KV head) against a range of key positions. With scores
-// s = scale * q·k over the visible keys, row r yields peak = max s, sum = Σ exp(s - peak) and out = Σ exp(s - peak) v,
-// so that ranges can be combined. A row that sees no key yields peak -infinity, sum 0 and out 0.
+// s = scale * q·k, or with a soft cap c tanh(scale * q·k / c), over the visible keys, row r yields peak = max s, sum =
+// Σ exp(s - peak) and out = Σ exp(s - peak) v, so that ranges can be combined. A row that sees no key yields peak
+// -infinity, sum 0 and out 0.
 struct AttentionTask {
   KvType type;
   const uint8_t* keys;    // row 0 of this KV head in block 0
@@ -31,6 +32,7 @@ struct AttentionTask {
   const int32_t* first;         // row r sees positions first[r] … last[r]
   const int32_t* last;
   float scale;
+  float soft_cap;    // 0: none
   float* out;        // [rows, value_dim]
   float* peaks;      // [rows]
   float* sums;       // [rows]

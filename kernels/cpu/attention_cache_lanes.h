@@ -105,6 +105,12 @@ inline BlockRun run_at(const AttentionTask& task, const uint8_t* base, size_t bl
           end - position < left ? end - position : left};
 }
 
+// Soft cap of `n` scores, in whole vectors: what lies behind them may change.
+inline void cap_scores(float* scores, int n, float cap) {
+  const Vec c = broadcast(cap), twice_inverse = broadcast(2.0f / cap);
+  for (int k = 0; k < n; k += kLanes) store(scores + k, capped(load(scores + k), c, twice_inverse));
+}
+
 // Positions begin … begin + count - 1 as float32, one row every `stride` floats; padding is zeroed.
 void load_tile(const AttentionTask& task, const uint8_t* base, size_t block_bytes, size_t row_bytes, int dim, int begin,
                int count, float* out, int stride) {

@@ -163,6 +163,8 @@ void attend_few(const AttentionTask& task) {
       p = next;
     }
     float keep[kFewRows];
+    for (int r = 0; task.soft_cap > 0 && r < task.rows; ++r)
+      cap_scores(space.scores + r * kFewRowsTile, end - begin, task.soft_cap);
     for (int r = 0; r < task.rows; ++r)
       keep[r] = soften_row(space.scores + r * kFewRowsTile, end - begin, begin, task.first[r], task.last[r],
                            task.peaks[r], task.sums[r]);

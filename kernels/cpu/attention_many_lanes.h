@@ -152,6 +152,7 @@ void attend_many(const AttentionTask& task) {
       const bool all = space.first[row + kGroupRows - 1] <= begin && space.last[row] >= begin + seen - 1;
       product(space.keys, plan.key_stride, 1, space.queries + row * plan.key_stride, task.key_dim, seen, space.scores,
               nullptr);
+      if (task.soft_cap > 0) cap_scores(space.scores, seen * kGroupRows, task.soft_cap);
       soften(space.scores, seen, begin, all, space.first + row, space.last + row, space.peaks + row, space.sums + row,
              keep);
       product(values, 1, value_stride, space.scores, seen, task.value_dim, space.outputs + row * plan.value_stride,

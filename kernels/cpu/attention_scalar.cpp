@@ -50,6 +50,7 @@ void attend_row(const AttentionTask& task, int r) {
     float score = 0;
     for (int d = 0; d < task.key_dim; ++d) score += task.queries[r][d] * row[d];
     score *= task.scale;
+    if (task.soft_cap > 0) score = task.soft_cap * std::tanh(score / task.soft_cap);
     if (score > peak) {
       const float shrink = std::exp(peak - score);
       for (int d = 0; d < task.value_dim; ++d) out[d] *= shrink;

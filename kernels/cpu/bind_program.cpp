@@ -105,17 +105,19 @@ void bind_handles(nb::class_<Program>& program) {
           "handle"_a, "present"_a);
 }
 
+Handles plain(const std::vector<std::optional<Handle>>& handles) {
+  Handles plain;
+  for (const std::optional<Handle>& handle : handles) plain.push_back(handle.value_or(kNone));
+  return plain;
+}
+
 void bind_operations(nb::class_<Program>& program) {
   program.def("embed", &Program::embed, "table"_a, "out"_a)
       .def("rms_norm", &Program::rms_norm, "x"_a, "weight"_a, "out"_a, "eps"_a, "group"_a = 0, "groups"_a = 0)
       .def(
           "linear",
           [](Program& self, Handle x, std::vector<Handle> weights, const std::vector<std::optional<Handle>>& biases,
-             std::vector<Handle> outs) {
-            std::vector<Handle> plain;
-            for (const std::optional<Handle>& bias : biases) plain.push_back(bias.value_or(kNone));
-            self.linear(x, std::move(weights), std::move(plain), std::move(outs));
-          },
+             std::vector<Handle> outs) { self.linear(x, std::move(weights), plain(biases), std::move(outs)); },
           "x"_a, "weights"_a, "biases"_a, "outs"_a)
       .def(
           "rope",
@@ -125,7 +127,14 @@ void bind_operations(nb::class_<Program>& program) {
           "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f, "offset"_a = 0)
       .def("head_linear", &Program::head_linear, "x"_a, "weight"_a, "out"_a, "heads"_a, "first"_a, "rows"_a,
            "transposed"_a = false)
-      .def("attention", &Program::attention, "q"_a, "k"_a, "v"_a, "kv"_a, "out"_a, "heads"_a, "scale"_a, "window"_a = 0)
+      .def(
+          "attention",
+          [](Program& self, Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window,
+             float soft_cap, std::optional<Handle> sinks) {
+            self.attention(q, k, v, kv, out, heads, scale, window, soft_cap, sinks.value_or(kNone));
+          },
+          "q"_a, "k"_a, "v"_a, "kv"_a, "out"_a, "heads"_a, "scale"_a, "window"_a = 0, "soft_cap"_a = 0.0f,
+          "sinks"_a = nb::none())
       .def("glu", &Program::glu, "gate"_a, "up"_a, "out"_a, "activation"_a = "silu")
       .def(
           "router",
@@ -139,13 +148,15 @@ void bind_operations(nb::class_<Program>& program) {
       .def(
           "experts",
           [](Program& self, Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
-             const std::string& activation, std::optional<Handle> mask) {
-            self.experts(x, ids, weights, gate, up, down, out, activation, mask.value_or(kNone));
+             const std::string& activation, std::optional<Handle> mask,
+             const std::vector<std::optional<Handle>>& biases) {
+            self.experts(x, ids, weights, gate, up, down, out, activation, mask.value_or(kNone), plain(biases));
           },
           "x"_a, "ids"_a, "weights"_a, "gate"_a, "up"_a, "down"_a, "out"_a, "activation"_a = "silu",
-          "mask"_a = nb::none())
+          "mask"_a = nb::none(), "biases"_a = std::vector<std::optional<Handle>>())
       .def("add", &Program::add, "a"_a, "b"_a, "out"_a)
       .def("scale", &Program::scale, "x"_a, "factor"_a)
+      .def("soft_cap", &Program::soft_cap, "x"_a, "cap"_a)
       .def("select_rows", &Program::select_rows, "x"_a, "out"_a)
       .def("split_heads", &Program::split_heads, "x"_a, "outs"_a, "sizes"_a, "heads"_a)
       .def("short_conv", &Program::short_conv, "x"_a, "weight"_a, "out"_a, "state"_a)

@@ -28,6 +28,12 @@ inline Vec exponential(Vec x) {
   return keep_from(multiply(p, low_bits_as_exponent(shifted)), x, least);
 }
 
+// cap tanh(x / cap), by tanh y = 1 - 2 / (1 + e^2y).
+inline Vec capped(Vec x, Vec cap, Vec twice_inverse) {
+  const Vec one = broadcast(1.0f), two = broadcast(2.0f);
+  return multiply(cap, subtract(one, divide(two, add(one, exponential(multiply(x, twice_inverse))))));
+}
+
 // Calls body(i) for whole vectors, then tail(i, count) once for what is left.
 template <class Body, class Tail>
 inline void each_vector(int n, Body&& body, Tail&& tail) {

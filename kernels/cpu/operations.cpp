@@ -13,9 +13,9 @@ Overloaded(F...) -> Overloaded<F...>;
 }  // namespace
 
 const char* operation_name(const Operation& operation) {
-  static const char* const names[] = {"embed",     "rms_norm",    "linear",      "head_linear", "rope",
-                                      "attention", "glu",         "router",      "experts",     "add",
-                                      "scale",     "select_rows", "split_heads", "short_conv",  "delta_rule"};
+  static const char* const names[] = {"embed",       "rms_norm",    "linear",     "head_linear", "rope",  "attention",
+                                      "glu",         "router",      "experts",    "add",         "scale", "soft_cap",
+                                      "select_rows", "split_heads", "short_conv", "delta_rule"};
   static_assert(std::variant_size_v<OperationBody> == sizeof names / sizeof *names);
   return names[operation.body.index()];
 }
@@ -33,6 +33,7 @@ Handles values_read(const Operation& operation) {
                         [](const Experts& o) { return Handles{o.x, o.ids, o.weights}; },
                         [](const Add& o) { return Handles{o.a, o.b}; },
                         [](const Scale& o) { return Handles{o.x}; },
+                        [](const SoftCap& o) { return Handles{o.x}; },
                         [](const SelectRows& o) { return Handles{o.x}; },
                         [](const SplitHeads& o) { return Handles{o.x}; },
                         [](const ShortConv& o) { return Handles{o.x}; },
@@ -48,6 +49,7 @@ Handles values_written(const Operation& operation) {
                         [](const Rope& o) { return Handles{o.x}; },
                         [](const Router& o) { return Handles{o.out_ids, o.out_weights}; },
                         [](const Scale& o) { return Handles{o.x}; },
+                        [](const SoftCap& o) { return Handles{o.x}; },
                         [](const auto& o) { return Handles{o.out}; },
                     },
                     operation.body);
@@ -67,7 +69,13 @@ Handles weights_used(const Operation& operation) {
                         [](const ShortConv& o) { return Handles{o.weight}; },
                         [](const DeltaRule& o) { return Handles{o.a, o.dt}; },
                         [](const Router& o) { return o.bias == kNone ? Handles{} : Handles{o.bias}; },
-                        [](const Experts& o) { return Handles{o.gate, o.up, o.down}; },
+                        [](const Attention& o) { return o.sinks == kNone ? Handles{} : Handles{o.sinks}; },
+                        [](const Experts& o) {
+                          Handles used = {o.gate, o.up, o.down};
+                          for (const Handle bias : {o.gate_bias, o.up_bias, o.down_bias})
+                            if (bias != kNone) used.push_back(bias);
+                          return used;
+                        },
                         [](const auto&) { return Handles{}; },
                     },
                     operation.body);

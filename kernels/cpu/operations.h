@@ -43,6 +43,8 @@ struct Attention {
   int heads;
   float scale;
   int window, schedule;
+  float soft_cap;  // 0: none
+  Handle sinks;
 };
 struct Glu {  // gate may be narrower: each of its values then stands for as many neighbours of up
   Handle gate, up, out;
@@ -61,6 +63,7 @@ struct Experts {
   Handle x, ids, weights, gate, up, down, out;
   Activation activation;
   Handle mask;
+  Handle gate_bias, up_bias, down_bias;  // kNone where there is none
 };
 struct Add {
   Handle a, b, out;
@@ -86,12 +89,16 @@ struct Scale {
   Handle x;
   float factor;
 };
+struct SoftCap {
+  Handle x;
+  float cap;
+};
 struct SelectRows {
   Handle x, out;
 };
 
 using OperationBody = std::variant<Embed, RmsNorm, Linear, HeadLinear, Rope, Attention, Glu, Router, Experts, Add,
-                                   Scale, SelectRows, SplitHeads, ShortConv, DeltaRule>;
+                                   Scale, SoftCap, SelectRows, SplitHeads, ShortConv, DeltaRule>;
 
 struct Operation {
   OperationBody body;

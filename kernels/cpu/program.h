@@ -118,14 +118,16 @@ class Program {
   void head_linear(Handle x, Handle weight, Handle out, int heads, int first, int rows, bool transposed);
   void rope(Handle x, int heads, int head_dim, int rope_dim, const std::string& mode, std::vector<float> frequencies,
             float magnitude, int offset);
-  void attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window);
+  void attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window,
+                 float soft_cap, Handle sinks);
   void glu(Handle gate, Handle up, Handle out, const std::string& activation);
   void router(Handle logits, Handle out_ids, Handle out_weights, int top_k, const std::string& gating, bool normalise,
               float scale, Handle bias, int groups, int groups_used);
   void experts(Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
-               const std::string& activation, Handle mask);
+               const std::string& activation, Handle mask, const std::vector<Handle>& biases);
   void add(Handle a, Handle b, Handle out);
   void scale(Handle x, float factor);
+  void soft_cap(Handle x, float cap);
   void select_rows(Handle x, Handle out);
   void split_heads(Handle x, std::vector<Handle> outs, std::vector<int> sizes, int heads);
   void short_conv(Handle x, Handle weight, Handle out, Handle state);

@@ -47,6 +47,14 @@ class Checks {
             std::string(role) + " (weight " + std::to_string(handle) + ") must be one row of F32");
     equal(std::string("the size of ") + role, w.cols, size);
   }
+  // A vector of float32 for each matrix of a stack, or none.
+  void stacked_vectors(const char* role, Handle handle, const Weight& matrices) const {
+    if (handle == kNone) return;
+    const Weight& w = weight(role, handle);
+    require(w.type == QuantType::F32 && w.rows == 1 && w.cols == matrices.rows && w.count == matrices.count,
+            std::string(role) + " (weight " + std::to_string(handle) + ") must be " + std::to_string(matrices.count) +
+                " rows of " + std::to_string(matrices.rows) + " F32");
+  }
   void finite(const char* role, float x) const { require(std::isfinite(x), std::string(role) + " must be finite"); }
 
  private:
@@ -59,7 +67,8 @@ Activation parse_activation(const Checks& check, const std::string& name) {
   if (name == "silu") return Activation::silu;
   if (name == "gelu") return Activation::gelu;
   if (name == "sigmoid") return Activation::sigmoid;
-  check.refuse("activation must be silu, gelu or sigmoid, not " + name);
+  if (name == "swiglu_oai") return Activation::swiglu_oai;
+  check.refuse("activation must be silu, gelu, sigmoid or swiglu_oai, not " + name);
 }
 
 }  // namespace
@@ -153,7 +162,8 @@ void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::s
   operations_.push_back({Rope{x, heads, head_dim, offset, rope_dim / 2, mode == "neox", static_cast<int>(table)}});
 }
 
-void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window) {
+void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window,
+                        float soft_cap, Handle sinks) {
   check_recording("attention");
   const Checks check("attention", values_, weights_);
   check.require(kv >= 0 && static_cast<size_t>(kv) < kv_layers_.size(),
@@ -172,13 +182,17 @@ void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int
   check.require(out != q && out != k && out != v, "out must be a value of its own");
   check.require(window >= 0, "window must not be negative");
   check.finite("scale", scale);
+  check.finite("soft_cap", soft_cap);
+  check.require(soft_cap >= 0, "soft_cap must not be negative");
+  if (sinks != kNone) check.vector("sinks", sinks, heads);
   const ScheduleKey key{attention_unit(heads / layer.heads), window};
   size_t schedule = 0;
   while (schedule < schedule_keys_.size() && (schedule_keys_[schedule].heads_per_unit != key.heads_per_unit ||
                                               schedule_keys_[schedule].window != key.window))
     ++schedule;
   if (schedule == schedule_keys_.size()) schedule_keys_.push_back(key);
-  operations_.push_back({Attention{q, k, v, kv, out, heads, scale, window, static_cast<int>(schedule)}});
+  operations_.push_back(
+      {Attention{q, k, v, kv, out, heads, scale, window, static_cast<int>(schedule), soft_cap, sinks}});
 }
 
 void Program::glu(Handle gate, Handle up, Handle out, const std::string& activation) {
@@ -224,7 +238,7 @@ void Program::router(Handle logits, Handle out_ids, Handle out_weights, int top_
 }
 
 void Program::experts(Handle x, Handle ids, Handle weights, Handle gate, Handle up, Handle down, Handle out,
-                      const std::string& activation, Handle mask) {
+                      const std::string& activation, Handle mask, const std::vector<Handle>& biases) {
   check_recording("experts");
   const Checks check("experts", values_, weights_);
   const Weight& g = check.weight("gate", gate);
@@ -244,7 +258,14 @@ void Program::experts(Handle x, Handle ids, Handle weights, Handle gate, Handle 
                   "mask names expert_mask " + std::to_string(mask) + ", which does not exist");
     check.equal("mask's size", static_cast<int64_t>(mask_at(mask).present.size()), g.count);
   }
-  operations_.push_back({Experts{x, ids, weights, gate, up, down, out, parse_activation(check, activation), mask}});
+  check.require(biases.empty() || biases.size() == 3, "biases must be those of gate, up and down, or none");
+  const Handle gate_bias = biases.empty() ? kNone : biases[0], up_bias = biases.empty() ? kNone : biases[1],
+               down_bias = biases.empty() ? kNone : biases[2];
+  check.stacked_vectors("the bias of gate", gate_bias, g);
+  check.stacked_vectors("the bias of up", up_bias, g);
+  check.stacked_vectors("the bias of down", down_bias, d);
+  operations_.push_back({Experts{x, ids, weights, gate, up, down, out, parse_activation(check, activation), mask,
+                                 gate_bias, up_bias, down_bias}});
 }
 
 void Program::add(Handle a, Handle b, Handle out) {
@@ -262,6 +283,15 @@ void Program::scale(Handle x, float factor) {
   check.width("x", x);
   check.finite("factor", factor);
   operations_.push_back({Scale{x, factor}});
+}
+
+void Program::soft_cap(Handle x, float cap) {
+  check_recording("soft_cap");
+  const Checks check("soft_cap", values_, weights_);
+  check.width("x", x);
+  check.finite("cap", cap);
+  check.require(cap > 0, "cap must be positive");
+  operations_.push_back({SoftCap{x, cap}});
 }
 
 void Program::select_rows(Handle x, Handle out) {

@@ -134,6 +134,7 @@ class AttentionStep final : public Step {
     task.first = first;
     task.last = last;
     task.scale = o_.scale;
+    task.soft_cap = o_.soft_cap;
     task.out = partial.out;
     task.peaks = partial.peaks;
     task.sums = partial.sums;
@@ -176,18 +177,23 @@ class AttentionStep final : public Step {
                const AttentionGroup& group, int unit, const Partial& only) const {
     const auto part = [&](int p) { return part_memory(run, schedule, group, unit, p); };
     const VectorKernels& vector = run.program.kernels().vector;
+    const auto* const sinks =
+        o_.sinks != kNone ? reinterpret_cast<const float*>(run.program.weight_at(o_.sinks).data) : nullptr;
     for (int r = 0; r < group.rows; ++r) {
       const int token = run.batch.order()[static_cast<size_t>(item.first + r / heads_per_unit_)];
-      float* const out =
-          run.row(o_.out, token) + static_cast<ptrdiff_t>(unit * heads_per_unit_ + r % heads_per_unit_) * value_dim_;
+      const int head = unit * heads_per_unit_ + r % heads_per_unit_;
+      float* const out = run.row(o_.out, token) + static_cast<ptrdiff_t>(head) * value_dim_;
       const ptrdiff_t at = static_cast<ptrdiff_t>(r) * value_dim_;
+      // A sink takes part in the sum as a key without a value would.
+      const float sink = sinks != nullptr ? sinks[head] : -std::numeric_limits<float>::infinity();
       if (group.parts == 1) {
-        vector.scale(only.out + at, 1.0f / only.sums[r], out, value_dim_);
+        vector.scale(only.out + at, 1.0f / (only.sums[r] + std::exp(sink - only.peaks[r])), out, value_dim_);
         continue;
       }
       float peak = -std::numeric_limits<float>::infinity(), sum = 0;
       for (int p = 0; p < group.parts; ++p) peak = std::max(peak, part(p).peaks[r]);
       for (int p = 0; p < group.parts; ++p) sum += std::exp(part(p).peaks[r] - peak) * part(p).sums[r];
+      sum += std::exp(sink - peak);
       vector.scale(part(0).out + at, std::exp(part(0).peaks[r] - peak) / sum, out, value_dim_);
       for (int p = 1; p < group.parts; ++p)
         vector.add_scaled(part(p).out + at, std::exp(part(p).peaks[r] - peak) / sum, out, value_dim_);

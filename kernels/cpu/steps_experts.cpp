@@ -168,12 +168,24 @@ class ExpertsStep final : public Step {
       const ActivationFormat format = kernels.matmul.types[static_cast<int>(weight.type)].format;
       multiply_rows(kernels, weight, expert, range, input_.find(inputs + groups.inputs[expert], format, n), n,
                     is_gate ? product : up, range.count, worker.scratch());
+      add_bias(run, is_gate ? o_.gate_bias : o_.up_bias, expert, range, n, is_gate ? product : up);
     }
     for (int i = 0; i < n; ++i) {
       const ptrdiff_t at = static_cast<ptrdiff_t>(i) * range.count;
       kernels.vector.glu(product + at, up + at,
                          hidden + static_cast<ptrdiff_t>(groups.starts[expert] + i) * hidden_ + range.first,
                          range.count, o_.activation);
+    }
+  }
+
+  void add_bias(const Run& run, Handle bias, int expert, RowRange range, int n, float* product) const {
+    if (bias == kNone) return;
+    const Weight& weight = run.program.weight_at(bias);
+    const auto* const values =
+        reinterpret_cast<const float*>(weight.data) + static_cast<ptrdiff_t>(expert) * weight.cols + range.first;
+    for (int i = 0; i < n; ++i) {
+      float* const row = product + static_cast<ptrdiff_t>(i) * range.count;
+      run.program.kernels().vector.add(row, values, row, range.count);
     }
   }
 
@@ -191,6 +203,7 @@ class ExpertsStep final : public Step {
       if (n == 0) continue;
       multiply_rows(kernels, weight, e, range, hidden_packing_.find(hiddens + groups.hiddens[e], format, n), n, product,
                     range.count, worker.scratch());
+      add_bias(run, o_.down_bias, e, range, n, product);
       for (int i = 0; i < n; ++i) {
         const int pair = groups.sorted[groups.starts[e] + i];
         kernels.vector.add_scaled(product + static_cast<ptrdiff_t>(i) * range.count, factors[pair],

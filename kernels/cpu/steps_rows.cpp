@@ -1,4 +1,4 @@
-// Steps that treat every row by itself: embed, rms_norm, rope, glu, add, scale, select_rows.
+// Steps that treat every row by itself: embed, rms_norm, rope, glu, add, scale, soft_cap, select_rows.
 #include <cstring>
 #include <numeric>
 
@@ -120,6 +120,18 @@ class ScaleStep final : public RowStep {
   Scale o_;
 };
 
+class SoftCapStep final : public RowStep {
+ public:
+  SoftCapStep(const SoftCap& o, Domain domain) : RowStep(domain), o_(o) {}
+
+ private:
+  void row(const Run& run, int r) const override {
+    float* const x = run.row(o_.x, r);
+    run.program.kernels().vector.soft_cap(x, o_.cap, x, run.program.value_at(o_.x).width);
+  }
+  SoftCap o_;
+};
+
 class SelectStep final : public RowStep {
  public:
   explicit SelectStep(const SelectRows& o) : RowStep(Domain::outputs), o_(o) {}
@@ -163,6 +175,7 @@ StepPointer make_step(const Program& program, const Operation& operation) {
   if (const auto* o = std::get_if<Glu>(&operation.body)) return std::make_unique<GluStep>(*o, domain);
   if (const auto* o = std::get_if<Add>(&operation.body)) return std::make_unique<AddStep>(*o, domain);
   if (const auto* o = std::get_if<Scale>(&operation.body)) return std::make_unique<ScaleStep>(*o, domain);
+  if (const auto* o = std::get_if<SoftCap>(&operation.body)) return std::make_unique<SoftCapStep>(*o, domain);
   if (const auto* o = std::get_if<SelectRows>(&operation.body)) return std::make_unique<SelectStep>(*o);
   if (const auto* o = std::get_if<Linear>(&operation.body)) {
     FusedLinear description{};

@@ -5,8 +5,9 @@
 
 namespace tessera {
 
-// gelu: the tanh form. sigmoid has no factor x: it opens or closes `up`.
-enum class Activation : int32_t { silu = 0, gelu = 1, sigmoid = 2 };
+// gelu: the tanh form. sigmoid has no factor x: it opens or closes `up`. swiglu_oai, gpt-oss's:
+// gate sigmoid(1.702 gate) (up + 1), with gate at most 7 and up within ±7.
+enum class Activation : int32_t { silu = 0, gelu = 1, sigmoid = 2, swiglu_oai = 3 };
 
 // One token of one head of the gated delta rule. state, next: [key_dim, value_dim] and may be the same memory.
 //   next = decay * state + key dᵀ, with d = beta (value - decay * stateᵀ key);  out = scale * nextᵀ query
@@ -30,6 +31,7 @@ struct VectorKernels {
   void (*add)(const float* a, const float* b, float* out, int n);       // out may be a or b
   void (*add_scaled)(const float* x, float factor, float* out, int n);  // out[i] += factor * x[i]
   void (*scale)(const float* x, float factor, float* out, int n);       // out may be x
+  void (*soft_cap)(const float* x, float cap, float* out, int n);       // out[i] = cap tanh(x[i] / cap); out may be x
   void (*delta_step)(const DeltaStep& step);
 };
 

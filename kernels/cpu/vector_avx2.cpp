@@ -7,7 +7,7 @@
 namespace tessera {
 
 void fill_vector_avx2(VectorKernels& kernels) {
-  kernels = {"avx2", rms_norm, rope, glu, add_rows, add_scaled, scale_row, delta_step};
+  kernels = {"avx2", rms_norm, rope, glu, add_rows, add_scaled, scale_row, soft_cap, delta_step};
 }
 
 }  // namespace tessera

@@ -66,6 +66,12 @@ inline Vec gelu_argument(Vec x) {  // 2 sqrt(2 / pi) (x + 0.044715 x³)
   return multiply(broadcast(1.5957691216057308f), inner);
 }
 
+inline Vec swiglu_oai(Vec gate, Vec up) {
+  const Vec x = least_of(broadcast(7.0f), gate);
+  const Vec bounded = greatest_of(broadcast(-7.0f), least_of(broadcast(7.0f), up));
+  return gated(x, multiply(broadcast(1.702f), x), add(bounded, broadcast(1.0f)));
+}
+
 template <class Gate>
 inline void gate_all(const float* gate, const float* up, float* out, int n, Gate&& apply) {
   each_vector(
@@ -80,8 +86,10 @@ void glu(const float* gate, const float* up, float* out, int n, Activation activ
     gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(x, x, u); });
   else if (activation == Activation::gelu)
     gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(x, gelu_argument(x), u); });
-  else
+  else if (activation == Activation::sigmoid)
     gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(broadcast(1.0f), x, u); });
+  else
+    gate_all(gate, up, out, n, [](Vec x, Vec u) { return swiglu_oai(x, u); });
 }
 
 void add_rows(const float* a, const float* b, float* out, int n) {
@@ -108,6 +116,13 @@ void scale_row(const float* x, float factor, float* out, int n) {
       [&](int i, int count) {
         for (int k = i; k < i + count; ++k) out[k] = factor * x[k];
       });
+}
+
+void soft_cap(const float* x, float cap, float* out, int n) {
+  const Vec c = broadcast(cap), twice_inverse = broadcast(2.0f / cap);
+  each_vector(
+      n, [&](int i) { store(out + i, capped(load(x + i), c, twice_inverse)); },
+      [&](int i, int count) { store_some(out + i, capped(load_some(x + i, count), c, twice_inverse), count); });
 }
 
 // Columns of the state are lanes. C vectors of them stay in registers while all rows pass by twice; the second time

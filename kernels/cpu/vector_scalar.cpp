@@ -1,4 +1,5 @@
 // Reference tier: plain loops in the order of the formulas.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -34,13 +35,20 @@ float gelu(float x) {
   return x / (1.0f + std::exp(-twice));
 }
 
+float swiglu_oai(float gate, float up) {
+  const float x = std::min(gate, 7.0f);
+  return x / (1.0f + std::exp(-1.702f * x)) * (std::clamp(up, -7.0f, 7.0f) + 1.0f);
+}
+
 void glu(const float* gate, const float* up, float* out, int n, Activation activation) {
   if (activation == Activation::silu)
     for (int i = 0; i < n; ++i) out[i] = silu(gate[i]) * up[i];
   else if (activation == Activation::gelu)
     for (int i = 0; i < n; ++i) out[i] = gelu(gate[i]) * up[i];
-  else
+  else if (activation == Activation::sigmoid)
     for (int i = 0; i < n; ++i) out[i] = sigmoid(gate[i]) * up[i];
+  else
+    for (int i = 0; i < n; ++i) out[i] = swiglu_oai(gate[i], up[i]);
 }
 
 void add(const float* a, const float* b, float* out, int n) {
@@ -53,6 +61,10 @@ void add_scaled(const float* x, float factor, float* out, int n) {
 
 void scale(const float* x, float factor, float* out, int n) {
   for (int i = 0; i < n; ++i) out[i] = factor * x[i];
+}
+
+void soft_cap(const float* x, float cap, float* out, int n) {
+  for (int i = 0; i < n; ++i) out[i] = cap * std::tanh(x[i] / cap);
 }
 
 void delta_step(const DeltaStep& s) {
@@ -72,7 +84,7 @@ void delta_step(const DeltaStep& s) {
 }  // namespace
 
 void fill_vector_scalar(VectorKernels& kernels) {
-  kernels = {"scalar", rms_norm, rope, glu, add, add_scaled, scale, delta_step};
+  kernels = {"scalar", rms_norm, rope, glu, add, add_scaled, scale, soft_cap, delta_step};
 }
 
 }  // namespace tessera

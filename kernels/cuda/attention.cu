@@ -26,10 +26,10 @@ constexpr int kDecodeThreads = 128;
 // Largest |head| score and the sum of exp(score - largest), for every partition of keys.
 struct __align__(8) Extent { float peak, sum; };
 
-// out[p] = scale * q . k for the keys begin … end, eight lanes per key.
+// out[p] = scale * q . k, soft-capped, for the keys begin … end, eight lanes per key.
 template <class Type>
 inline void score_keys(const uint8_t* keys, const Cache& cache, const float* q, int heads, int dim, int begin, int end,
-                       float scale, float* scores) {
+                       float scale, float soft_cap, float* scores) {
   const int lane = threadIdx.x % 8, row_bytes = cache_row_bytes<Type>(dim);
   for (int first = begin; first < end; first += kDecodeThreads / 8) {
     const int position = first + threadIdx.x / 8;
@@ -55,7 +55,8 @@ inline void score_keys(const uint8_t* keys, const Cache& cache, const float* q, 
       if (h >= heads) break;
 #pragma unroll
       for (int bits = 4; bits; bits >>= 1) sums[h] += __shfl_xor_sync(kAllLanes, sums[h], bits);
-      if (lane == 0 && position < end) scores[h * kPartition + position - begin] = scale * sums[h];
+      if (lane == 0 && position < end) scores[h * kPartition + position - begin] =
+          capped(scale * sums[h], soft_cap);
     }
   }
 }
@@ -92,11 +93,12 @@ TYPED_KERNEL(kv_store, 32, (const float* k, const float* v, uint8_t* keys, uint8
 // grid (n, kv_heads * groups of heads, partitions). With one partition `out` is final. With several, partition z of
 // (token, head) leaves its weighted values, not yet divided by the sum, in partials [n][heads][partitions][value_dim] and
 // its extent beside them, for attention_combine. Partitions that a token does not need return at once, so that one launch
-// fits every length. Dynamic shared memory: 8 * key_dim + 8 * 256 + 1024 floats.
+// fits every length. `sinks` [heads], where given, take part in each sum as keys without a value would. Dynamic shared memory: 8 * key_dim + 8 * 256 + 1024 floats.
 TYPED_KERNEL(attention_decode, 128, (const float* q, const uint8_t* keys, const uint8_t* values, const int* positions,
                                      const int* sequences, const int* tables, float* out, float* partials,
                                      Extent* extents, int heads, int kv_heads, int key_dim, int value_dim,
-                                     int block_tokens, int table_blocks, float scale, int window)) {
+                                     int block_tokens, int table_blocks, float scale, int window, float soft_cap,
+                                     const float* sinks)) {
   DYNAMIC_SHARED(float, memory);
   __shared__ Extent extent[kHeads];
   const int token = blockIdx.x, per_kv = heads / kv_heads, groups = (per_kv + kHeads - 1) / kHeads;
@@ -113,7 +115,7 @@ TYPED_KERNEL(attention_decode, 128, (const float* q, const uint8_t* keys, const 
   for (int i = threadIdx.x; i < count * key_dim; i += kDecodeThreads) queries[i] = token_q[i];
   __syncthreads();
   const Cache cache{tables + (long long)sequences[token] * table_blocks, kv_heads, kv_head, block_tokens};
-  score_keys<TYPE>(keys, cache, queries, count, key_dim, from, end, scale, scores);
+  score_keys<TYPE>(keys, cache, queries, count, key_dim, from, end, scale, soft_cap, scores);
   __syncthreads();
   exponentiate(scores, count, end - from, extent);
   __syncthreads();
@@ -145,7 +147,7 @@ TYPED_KERNEL(attention_decode, 128, (const float* q, const uint8_t* keys, const 
     for (int i = threadIdx.x; i < value_dim; i += kDecodeThreads) {
       float sum = 0.0f;
       for (int s = 0; s < sides; ++s) sum += sums[s * value_dim + i];
-      if (gridDim.z == 1) out[row * value_dim + i] = sum / extent[h].sum;
+      if (gridDim.z == 1) out[row * value_dim + i] = sum / (extent[h].sum + sink_share(sinks, head0 + h, extent[h].peak));
       else partials[part * value_dim + i] = sum;
     }
     if (gridDim.z > 1 && threadIdx.x == 0) extents[part] = extent[h];
@@ -155,7 +157,7 @@ TYPED_KERNEL(attention_decode, 128, (const float* q, const uint8_t* keys, const 
 
 // Puts the partitions of attention_decode together. grid (n, heads).
 TYPED_KERNEL(attention_combine, 128, (const float* partials, const Extent* extents, const int* positions, float* out,
-                                      int partitions, int value_dim, int window)) {
+                                      int partitions, int value_dim, int window, const float* sinks)) {
   const int position = positions[blockIdx.x], first = window > 0 ? max(0, position - window + 1) : 0;
   const int used = min(partitions, position / kPartition - first / kPartition + 1);
   const long long row = (long long)blockIdx.x * gridDim.y + blockIdx.y;
@@ -163,6 +165,7 @@ TYPED_KERNEL(attention_combine, 128, (const float* partials, const Extent* exten
   float peak = -infinity(), total = 0.0f;
   for (int p = 0; p < used; ++p) peak = fmaxf(peak, extent[p].peak);
   for (int p = 0; p < used; ++p) total += expf(extent[p].peak - peak) * extent[p].sum;
+  total += sink_share(sinks, blockIdx.y, peak);
   for (int i = threadIdx.x; i < value_dim; i += blockDim.x) {
     float sum = 0.0f;
     for (int p = 0; p < used; ++p) sum += expf(extent[p].peak - peak) * partials[(row * partitions + p) * value_dim + i];

@@ -44,4 +44,7 @@ struct Cache {
   }
 };
 
+// What a head's sink adds to a sum of exp(score - peak); without sinks, nothing.
+inline float sink_share(const float* sinks, int head, float peak) { return sinks ? expf(sinks[head] - peak) : 0.0f; }
+
 }  // namespace

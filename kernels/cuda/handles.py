@@ -52,7 +52,7 @@ class Bank:
     """One `experts` operation. Its pointer tables stay where they are and are written anew when weights or mask change,
     so that a captured graph goes on with them."""
 
-    weights: tuple[int, int, int]
+    weights: tuple[int, ...]  # gate, up, down, and behind them their biases where there are any
     mask: int | None
-    tables: tuple[int, int, int] | None = None
+    tables: tuple[int, ...] | None = None
     is_stale: bool = True

@@ -78,8 +78,9 @@ TYPED_KERNEL(head_transposed, 128, (const uint8_t* w, const float* x, float* y, 
 
 // The first half of a mixture of experts: y[n][k] = activation(gate[id] x[n]) * (up[id] x[n]) for the k-th expert of
 // activation row n. grid (rows / 8, top_k, n). An id outside 0 … experts - 1 or a null pointer in the table: not on
-// this device, y[n][k] becomes 0.
-TYPED_KERNEL(experts_gate_up, 128, (const uint8_t* const* gate, const uint8_t* const* up, const int* ids,
+// this device, y[n][k] becomes 0. Tables of biases [rows] may be null.
+TYPED_KERNEL(experts_gate_up, 128, (const uint8_t* const* gate, const uint8_t* const* up,
+                                    const float* const* gate_biases, const float* const* up_biases, const int* ids,
                                     const uint8_t* x, const Facts* facts, float* y, int experts, int rows, int cols,
                                     int top_k, int activation)) {
   const int pair = blockIdx.z * top_k + blockIdx.y, id = ids[pair];
@@ -91,26 +92,29 @@ TYPED_KERNEL(experts_gate_up, 128, (const uint8_t* const* gate, const uint8_t* c
     float gates[kRowsPerWarp], ups[kRowsPerWarp];
     warp_dots<TYPE>(WarpRows(gate[id], rows, cols).at, in, cols, gates);
     warp_dots<TYPE>(WarpRows(up[id], rows, cols).at, in, cols, ups);
-    hidden = gated(r == 0 ? gates[0] : gates[1], r == 0 ? ups[0] : ups[1], activation);
+    float g = r == 0 ? gates[0] : gates[1], u = r == 0 ? ups[0] : ups[1];
+    if (gate_biases && row < rows) g += gate_biases[id][row];
+    if (up_biases && row < rows) u += up_biases[id][row];
+    hidden = gated(g, u, activation);
   }
   if (r < kRowsPerWarp && row < rows) y[(long long)pair * rows + row] = hidden;
 }
 
-// The second half: y[n] = sum over k of weights[n][k] * (down[id] x[n][k]), over the experts that are here, in the
+// The second half: y[n] = sum over k of weights[n][k] * (down[id] x[n][k] + biases[id]), over the experts that are here, in the
 // order of k. grid (rows / 8, n).
-TYPED_KERNEL(experts_down, 128, (const uint8_t* const* down, const int* ids, const float* weights, const uint8_t* x,
+TYPED_KERNEL(experts_down, 128, (const uint8_t* const* down, const float* const* biases, const int* ids, const float* weights, const uint8_t* x,
                                  const Facts* facts, float* y, int experts, int rows, int cols, int top_k)) {
-  float totals[kRowsPerWarp] = {};
+  const int r = threadIdx.x % kWarp, row = blockIdx.x * kRowsPerBlock + threadIdx.x / kWarp * kRowsPerWarp + r;
+  const bool is_mine = r < kRowsPerWarp && row < rows;
+  float total = 0.0f;
   for (int k = 0; k < top_k; ++k) {
     const int pair = blockIdx.y * top_k + k, id = ids[pair];
     if (id < 0 || id >= experts || !down[id]) continue;
     float sums[kRowsPerWarp];
     warp_dots<TYPE>(WarpRows(down[id], rows, cols).at, Input{x, facts}.row<TYPE>(pair, cols), cols, sums);
-#pragma unroll
-    for (int r = 0; r < kRowsPerWarp; ++r) totals[r] += weights[pair] * sums[r];
+    if (is_mine) total += weights[pair] * ((r == 0 ? sums[0] : sums[1]) + (biases ? biases[id][row] : 0.0f));
   }
-  const int r = threadIdx.x % kWarp, row = blockIdx.x * kRowsPerBlock + threadIdx.x / kWarp * kRowsPerWarp + r;
-  if (r < kRowsPerWarp && row < rows) y[(long long)blockIdx.y * rows + row] = r == 0 ? totals[0] : totals[1];
+  if (is_mine) y[(long long)blockIdx.y * rows + row] = total;
 }
 
 // y[n] = table[tokens[n]] as floats. grid (n). A token outside the table gives NaN.

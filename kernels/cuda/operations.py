@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.source import CACHE_TYPES, FLOAT_TYPES, WEIGHT_TYPES
 
-SILU, GELU, SIGMOID = 0, 1, 2
+SILU, GELU, SIGMOID, SWIGLU_OAI = range(4)
 ROWS_PER_BLOCK, TILE = 8, 64  # of the matrix-vector and of the matrix-matrix kernels
 MATVEC_MOST = 8  # rows of activations up to which the matrix-vector kernel is used
 HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
@@ -48,13 +48,20 @@ class Matrix(NamedTuple):
 
 
 class ExpertTable(NamedTuple):
-    """Stacked matrices as an array of pointers on the device, one per expert; null: that expert is not here."""
+    """Stacked matrices as an array of pointers on the device, one per expert; null: that expert is not here.
+
+    `biases`: a like array of float vectors [rows], or 0."""
 
     address: int
     type_id: int
     experts: int
     rows: int
     cols: int
+    biases: int = 0
+
+    def is_like(self, other: ExpertTable) -> bool:
+        """Of the same type and shape."""
+        return self[1:5] == other[1:5]
 
 
 @dataclass(frozen=True)
@@ -157,6 +164,10 @@ class Operations:
     def scale(self, x: int, y: int, count: int, factor: float) -> None:
         self._launch("scale", (_chunks(count, 256),), 256, x, y, count, factor)
 
+    def soft_cap(self, x: int, y: int, count: int, cap: float) -> None:
+        """y = cap tanh(x / cap)."""
+        self._launch("soft_cap", (_chunks(count, 256),), 256, x, y, count, cap)
+
     def select_rows(self, x: int, rows: int, y: int, count: int, width: int) -> None:
         """y[i] = x[rows[i]]; rows: int32 [count]."""
         self._launch("select_rows", (count,), 256, x, rows, y, width)
@@ -181,7 +192,7 @@ class Operations:
 
     def matmul(self, w: Matrix, x: Rows, y: int, n: int, bias: int = 0, residual: int = 0) -> None:
         name, grid = f"matmul_{WEIGHT_TYPES[w.type_id]}", (_chunks(w.rows, TILE), _chunks(n, TILE))
-        self._launch(name, grid, 128, w.address, 0, 0, 0, 1, *x, bias, residual, y, w.rows, w.cols, n)
+        self._launch(name, grid, 128, w.address, 0, 0, 0, 0, 1, *x, bias, residual, y, w.rows, w.cols, n)
 
     def head_linear(
         self, w: Matrix, x: Rows, y: int, n: int, heads: int, first: int, rows: int, x_head: int, y_head: int
@@ -253,16 +264,29 @@ class Operations:
         self, gate: ExpertTable, up: ExpertTable, ids: int, x: Rows, y: int, n: int, top_k: int, activation: int = SILU
     ) -> None:
         """For few rows: y [n, top_k, rows] = activation(gate x) * up x; zeros for absent experts."""
-        if gate[1:] != up[1:]:
+        if not gate.is_like(up):
             raise ValueError(f"gate and up must be alike: {gate}, {up}")
         grid = (_chunks(gate.rows, ROWS_PER_BLOCK), top_k, n)
-        args = (gate.address, up.address, ids, *x, y, gate.experts, gate.rows, gate.cols, top_k, activation)
+        args = (
+            gate.address,
+            up.address,
+            gate.biases,
+            up.biases,
+            ids,
+            *x,
+            y,
+            gate.experts,
+            gate.rows,
+            gate.cols,
+            top_k,
+            activation,
+        )
         self._launch(f"experts_gate_up_{WEIGHT_TYPES[gate.type_id]}", grid, 128, *args)
 
     def experts_down(self, down: ExpertTable, ids: int, weights: int, x: Rows, y: int, n: int, top_k: int) -> None:
         """For few rows: y [n, rows] = the weighted sum over the experts that are here; x: [n, top_k, cols]."""
         grid = (_chunks(down.rows, ROWS_PER_BLOCK), n)
-        args = (down.address, ids, weights, *x, y, down.experts, down.rows, down.cols, top_k)
+        args = (down.address, down.biases, ids, weights, *x, y, down.experts, down.rows, down.cols, top_k)
         self._launch(f"experts_down_{WEIGHT_TYPES[down.type_id]}", grid, 128, *args)
 
     def group_pairs(self, table: ExpertTable, ids: int, starts: int, pairs: int, n: int, top_k: int) -> None:
@@ -275,7 +299,7 @@ class Operations:
     ) -> None:
         """y [pair, rows] = expert(pair) x[pair / pairs_per_input]; n: most pairs that one expert can have."""
         grid = (_chunks(table.rows, TILE), _chunks(n, TILE), table.experts)
-        args = (0, table.address, starts, pairs, pairs_per_input, *x, 0, 0, y, table.rows, table.cols, 0)
+        args = (0, table.address, table.biases, starts, pairs, pairs_per_input, *x, 0, 0, y, table.rows, table.cols, 0)
         self._launch(f"matmul_{WEIGHT_TYPES[table.type_id]}", grid, 128, *args)
 
     def combine_experts(
@@ -305,8 +329,12 @@ class Operations:
         partitions: int = 1,
         partials: int = 0,
         extents: int = 0,
+        soft_cap: float = 0.0,
+        sinks: int = 0,
     ) -> None:
         """q [n, heads, key_dim] to out [n, heads, value_dim]; the batch's own keys are stored already.
+
+        soft_cap: scores become cap tanh(score / cap). sinks: float32 [heads], or 0.
 
         partitions: `partitions_for` the furthest position, or more. Above 1, partials [n, heads, partitions, value_dim]
         floats and extents (EXTENT_BYTES each) are scratch.
@@ -314,15 +342,25 @@ class Operations:
         groups = cache.kv_heads * _chunks(heads // cache.kv_heads, HEADS_PER_BLOCK)
         shared = 4 * (HEADS_PER_BLOCK * (cache.key_dim + PARTITION) + 1024)
         dims = (heads, cache.kv_heads, cache.key_dim, cache.value_dim, cache.block_tokens, at.table_blocks)
-        args = (q, cache.keys, cache.values, *at[:3], out, partials, extents, *dims, scale, window)
+        args = (q, cache.keys, cache.values, *at[:3], out, partials, extents, *dims, scale, window, soft_cap, sinks)
         name = CACHE_TYPES[cache.type_id]
         self._launch(f"attention_decode_{name}", (n, groups, partitions), 128, *args, shared=shared)
         if partitions > 1:
-            combine = (partials, extents, at.positions, out, partitions, cache.value_dim, window)
+            combine = (partials, extents, at.positions, out, partitions, cache.value_dim, window, sinks)
             self._launch(f"attention_combine_{name}", (n, heads), 128, *combine)
 
     def attention_prefill(
-        self, cache: Cache, q: int, out: int, at: Places, items: Items, heads: int, scale: float, window: int = 0
+        self,
+        cache: Cache,
+        q: int,
+        out: int,
+        at: Places,
+        items: Items,
+        heads: int,
+        scale: float,
+        window: int = 0,
+        soft_cap: float = 0.0,
+        sinks: int = 0,
     ) -> None:
         """The same for many queries, on tensor cores; `items` are the batch's `prefill_items`, on the device."""
         largest = max(cache.key_dim, cache.value_dim)
@@ -344,6 +382,8 @@ class Operations:
             *dims,
             scale,
             window,
+            soft_cap,
+            sinks,
         )
         self._launch(name, (items.count, cache.kv_heads), 128, *args, shared=2 * halves)
 

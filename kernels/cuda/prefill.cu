@@ -47,7 +47,7 @@ template <int kMaxDim, int kKeys> struct QueryRows {
   float out[kMaxDim / 8][4];
 
   // One more tile of keys: scores, the rising maximum, and the weighted values.
-  void attend(const PrefillMemory<kKeys>& memory, int depth, int value_dim, int k0, float scale) {
+  void attend(const PrefillMemory<kKeys>& memory, int depth, int value_dim, int k0, float scale, float soft_cap) {
     const int g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
     const uint16_t* const rows = memory.queries + (threadIdx.x / kWarp * 16 + g) * memory.stride + 2 * t;
     float scores[kKeys / 8][4] = {};
@@ -63,7 +63,7 @@ template <int kMaxDim, int kKeys> struct QueryRows {
       }
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r) weigh(scores, r, k0 + 2 * t, scale, value_dim);
+    for (int r = 0; r < 2; ++r) weigh(scores, r, k0 + 2 * t, scale, soft_cap, value_dim);
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k) {
       const float(&low)[4] = scores[2 * k], (&high)[4] = scores[2 * k + 1];
@@ -81,7 +81,7 @@ template <int kMaxDim, int kKeys> struct QueryRows {
 
  private:
   // Scores of row g + 8 r to exp(scale * score - peak), and what was summed before to the new peak.
-  void weigh(float (&scores)[kKeys / 8][4], int r, int key0, float scale, int value_dim) {
+  void weigh(float (&scores)[kKeys / 8][4], int r, int key0, float scale, float soft_cap, int value_dim) {
     float most = peak[r];
 #pragma unroll
     for (int j = 0; j < kKeys / 8; ++j)
@@ -89,7 +89,7 @@ template <int kMaxDim, int kKeys> struct QueryRows {
       for (int i = 0; i < 2; ++i) {
         float& score = scores[j][2 * r + i];
         const int key = key0 + 8 * j + i;
-        score = key >= first[r] && key <= last[r] ? score * scale : -infinity();
+        score = key >= first[r] && key <= last[r] ? capped(score * scale, soft_cap) : -infinity();
         most = fmaxf(most, score);
       }
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
@@ -118,7 +118,8 @@ struct PrefillCall {
   const int *positions, *order, *tables;
   float* out;
   int heads, kv_heads, key_dim, value_dim, block_tokens, table_blocks, window;
-  float scale;
+  float scale, soft_cap;
+  const float* sinks;
 };
 
 template <class Type, int kMaxDim, int kKeys>
@@ -152,7 +153,7 @@ inline void attend_item(const PrefillCall& call, PrefillItem item, uint16_t* sha
     __syncthreads();
     fill_keys<Type>(memory, cache, call.keys, call.values, call.key_dim, depth, call.value_dim, k0, end);
     __syncthreads();
-    mine.attend(memory, depth, call.value_dim, k0, call.scale);
+    mine.attend(memory, depth, call.value_dim, k0, call.scale, call.soft_cap);
   }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -160,6 +161,7 @@ inline void attend_item(const PrefillCall& call, PrefillItem item, uint16_t* sha
     mine.sum[r] += __shfl_xor_sync(kAllLanes, mine.sum[r], 1);
     mine.sum[r] += __shfl_xor_sync(kAllLanes, mine.sum[r], 2);
     if (row >= rows) continue;
+    mine.sum[r] += sink_share(call.sinks, kv_head * per_kv + row % per_kv, mine.peak[r]);
     float* const to = call.out + head_row(row) * call.value_dim + 2 * t;
 #pragma unroll
     for (int j = 0; j < kMaxDim / 8; ++j) {
@@ -179,10 +181,12 @@ inline void attend_item(const PrefillCall& call, PrefillItem item, uint16_t* sha
 TYPED_KERNEL(attention_prefill, 128, (const float* q, const uint8_t* keys, const uint8_t* values, const int* positions,
                                       const int* order, const PrefillItem* items, const int* tables, float* out,
                                       int heads, int kv_heads, int key_dim, int value_dim, int block_tokens,
-                                      int table_blocks, float scale, int window)) {
+                                      int table_blocks, float scale, int window, float soft_cap,
+                                      const float* sinks)) {
   DYNAMIC_SHARED(uint16_t, memory);
   attend_item<TYPE, 128, 32>(PrefillCall{q, keys, values, positions, order, tables, out, heads, kv_heads, key_dim,
-                                         value_dim, block_tokens, table_blocks, window, scale},
+                                         value_dim, block_tokens, table_blocks, window, scale, soft_cap,
+                                         sinks},
                              items[blockIdx.x], memory);
 }
 
@@ -190,9 +194,11 @@ TYPED_KERNEL(attention_prefill, 128, (const float* q, const uint8_t* keys, const
 TYPED_KERNEL(attention_prefill_wide, 128, (const float* q, const uint8_t* keys, const uint8_t* values,
                                            const int* positions, const int* order, const PrefillItem* items,
                                            const int* tables, float* out, int heads, int kv_heads, int key_dim,
-                                           int value_dim, int block_tokens, int table_blocks, float scale, int window)) {
+                                           int value_dim, int block_tokens, int table_blocks, float scale, int window,
+                                           float soft_cap, const float* sinks)) {
   DYNAMIC_SHARED(uint16_t, memory);
   attend_item<TYPE, 256, 16>(PrefillCall{q, keys, values, positions, order, tables, out, heads, kv_heads, key_dim,
-                                         value_dim, block_tokens, table_blocks, window, scale},
+                                         value_dim, block_tokens, table_blocks, window, scale, soft_cap,
+                                         sinks},
                              items[blockIdx.x], memory);
 }

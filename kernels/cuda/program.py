@@ -22,6 +22,7 @@ from kernels.cuda.operations import (
     GELU,
     SIGMOID,
     SILU,
+    SWIGLU_OAI,
     Cache,
     ExpertTable,
     Operations,
@@ -30,10 +31,9 @@ from kernels.cuda.operations import (
 from kernels.cuda.run import Run, StepRun, Value, attend, multiply_experts
 
 if TYPE_CHECKING:
-    from kernels._cpu import Batch, Buffer, Floats, Ints, ThreadPool
+    from kernels._cpu import Activation, Batch, Buffer, Floats, Ints, ThreadPool
 
-Activation = Literal["silu", "gelu", "sigmoid"]
-_ACTIVATIONS = {"silu": SILU, "gelu": GELU, "sigmoid": SIGMOID}
+_ACTIVATIONS = {"silu": SILU, "gelu": GELU, "sigmoid": SIGMOID, "swiglu_oai": SWIGLU_OAI}
 
 
 @dataclass
@@ -217,7 +217,19 @@ class CudaProgram:
 
         self._operations.append(do)
 
-    def attention(self, q: int, k: int, v: int, kv: int, out: int, heads: int, scale: float, window: int = 0) -> None:
+    def attention(
+        self,
+        q: int,
+        k: int,
+        v: int,
+        kv: int,
+        out: int,
+        heads: int,
+        scale: float,
+        window: int = 0,
+        soft_cap: float = 0.0,
+        sinks: int | None = None,
+    ) -> None:
         self._set_domain(out, False)
 
         def do(run: Run) -> None:
@@ -226,7 +238,8 @@ class CudaProgram:
                 raise RuntimeError(f"run: attention: KV layer {kv} is not bound")
             cache = layer.cache()
             run.operations.kv_store(cache, run.at(k), run.at(v), run.places, run.n)
-            attend(run, cache, run.at(q), run.at(out), heads, scale, window)
+            sinks_at = 0 if sinks is None else self._bound(sinks).address
+            attend(run, cache, run.at(q), run.at(out), heads, scale, window, soft_cap, sinks_at)
 
         self._operations.append(do)
 
@@ -273,9 +286,10 @@ class CudaProgram:
         out: int,
         activation: Activation = "silu",
         mask: int | None = None,
+        biases: Sequence[int] = (),
     ) -> None:
         outputs, top_k, kind = self._follow(x, out), self._values[ids].width, _ACTIVATIONS[activation]
-        bank = Bank((gate, up, down), mask)
+        bank = Bank((gate, up, down, *biases), mask)
         self._banks.append(bank)
 
         def do(run: Run) -> None:
@@ -296,6 +310,12 @@ class CudaProgram:
         width, outputs = self._values[x].width, self._values[x].outputs
         self._operations.append(
             lambda run: run.operations.scale(run.at(x), run.at(x), run.rows(outputs) * width, factor)
+        )
+
+    def soft_cap(self, x: int, cap: float) -> None:
+        width, outputs = self._values[x].width, self._values[x].outputs
+        self._operations.append(
+            lambda run: run.operations.soft_cap(run.at(x), run.at(x), run.rows(outputs) * width, cap)
         )
 
     def select_rows(self, x: int, out: int) -> None:
@@ -383,16 +403,17 @@ class CudaProgram:
         weights = [self._bound(handle) for handle in bank.weights]
         count = weights[0].count if bank.mask is None else len(self._places[bank.mask])
         if bank.tables is None:
-            pointers = [self.memory.allocate(8 * count) for _ in weights]
-            bank.tables, bank.is_stale = (pointers[0], pointers[1], pointers[2]), True
+            bank.tables, bank.is_stale = tuple(self.memory.allocate(8 * count) for _ in weights), True
         if bank.is_stale:
             places = np.arange(count) if bank.mask is None else self._places[bank.mask]
             for weight, table in zip(weights, bank.tables, strict=True):
                 addresses = weight.address + weight.matrix_bytes * places.astype(np.uint64)
                 self.memory.set(table, np.where(places >= 0, addresses, np.uint64(0)))
             bank.is_stale = False
+        biases = bank.tables[3:] or (0, 0, 0)
         gate, up, down = (
-            ExpertTable(table, w.type_id, count, w.rows, w.cols) for table, w in zip(bank.tables, weights, strict=True)
+            ExpertTable(table, w.type_id, count, w.rows, w.cols, bias)
+            for table, w, bias in zip(bank.tables[:3], weights[:3], biases, strict=True)
         )
         return gate, up, down
 

@@ -131,6 +131,12 @@ KERNEL(scale, 256, (const float* x, float* y, int n, float factor)) {
   if (i < n) y[i] = x[i] * factor;
 }
 
+// y = cap tanh(x / cap) over n values; y may be x. grid (n / 256).
+KERNEL(soft_cap, 256, (const float* x, float* y, int n, float cap)) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = capped(x[i], cap);
+}
+
 // y[i] = x[rows[i]]. grid (number of rows).
 KERNEL(select_rows, 256, (const float* x, const int* rows, float* y, int width)) {
   const float* const from = x + (long long)rows[blockIdx.x] * width;

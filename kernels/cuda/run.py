@@ -260,20 +260,22 @@ class StepRun(Run):
         return min(self._most_partitions, window // PARTITION + 2) if window else self._most_partitions
 
 
-def attend(run: Run, cache: Cache, q: int, out: int, heads: int, scale: float, window: int) -> None:
+def attend(
+    run: Run, cache: Cache, q: int, out: int, heads: int, scale: float, window: int, soft_cap: float, sinks: int
+) -> None:
     """With few tokens a block takes one and a part of its keys, with many a block takes 64 query rows and all keys."""
     per_kv = heads // cache.kv_heads
     fits_tiles = max(cache.key_dim, cache.value_dim) <= 256 and per_kv <= QUERY_ROWS and not cache.is_latent
     if run.n > MATVEC_MOST and fits_tiles:
         items = run.prefill_items(per_kv)
-        run.operations.attention_prefill(cache, q, out, run.places, items, heads, scale, window)
+        run.operations.attention_prefill(cache, q, out, run.places, items, heads, scale, window, soft_cap, sinks)
         return
     partitions = run.partitions(window)
     rows = run.n * heads * partitions
     partials = run.scratch(("partials", rows, cache.value_dim), rows * cache.value_dim * 4)
     extents = run.scratch(("extents", rows), rows * EXTENT_BYTES)
     run.operations.attention_decode(
-        cache, q, out, run.places, run.n, heads, scale, window, partitions, partials, extents
+        cache, q, out, run.places, run.n, heads, scale, window, partitions, partials, extents, soft_cap, sinks
     )
 
 
@@ -292,7 +294,7 @@ def multiply_experts(
 ) -> None:
     """out = the weighted sum over the experts that are here: fused for few rows, grouped by expert for many."""
     operations, hidden = run.operations, run.scratch(("hidden", n, gate.rows), n * top_k * gate.rows * 4)
-    if n <= MATVEC_MOST and gate[1:] == up[1:]:
+    if n <= MATVEC_MOST and gate.is_like(up):
         rows = run.packed(x, n, gate.cols, gate.type_id)
         operations.experts_gate_up(gate, up, ids, rows, hidden, n, top_k, activation)
         rows = run.packed(hidden, n * top_k, down.cols, down.type_id)

@@ -34,6 +34,8 @@ class Case:
     block_tokens: int = 16
     kv_type: int = ref.F16
     window: int = 0
+    soft_cap: float = 0.0
+    sinks: bool = False
     shuffled: bool = False  # the order of tokens in the batch
     latent: bool = False  # a key's leading values are the value
 
@@ -61,6 +63,7 @@ class Layer:
         self.q = (2 * rng.standard_normal((n, case.heads, case.key_dim))).astype(np.float32)
         self.k = self._exact(rng.standard_normal((n, case.kv_heads, case.key_dim)))
         self.v = self._exact(rng.standard_normal((n, case.kv_heads, case.value_dim)))
+        self.sinks = (3 * rng.standard_normal(case.heads)).astype(np.float32) if case.sinks else None
 
     def _raw(self, x: NDArray[np.float64]) -> NDArray[np.uint8]:
         rows = quantize(x.reshape(-1, x.shape[-1]).astype(np.float32), TYPE_NAMES[self.case.kv_type])
@@ -86,7 +89,9 @@ class Layer:
             v = k
         else:
             p.bind_kv(kv, self.keys, self.values)
-        p.attention(q, k, v, kv, out, c.heads, c.key_dim**-0.5 if scale is None else scale, c.window)
+        sinks = None if self.sinks is None else ref.bound_weight(p, self.sinks)
+        scale = c.key_dim**-0.5 if scale is None else scale
+        p.attention(q, k, v, kv, out, c.heads, scale, c.window, c.soft_cap, sinks)
         p.finish()
         for handle, x in ((q, self.q), (v, self.v), (k, self.k))[:: 2 if c.latent else 1]:
             p.write(handle, x.reshape(n, -1))
@@ -113,12 +118,14 @@ class Layer:
             for i in np.flatnonzero(self.sequences == s):
                 position = int(self.positions[i])
                 first = max(0, position - c.window + 1) if c.window else 0
-                expected = ref.attention(self.q[i], keys, values, scale, first, position)
-                spread = ref.attention(self.q[i], keys, np.abs(values), scale, first, position)
+                args = (scale, first, position, c.soft_cap, self.sinks)
+                expected = ref.attention(self.q[i], keys, values, *args)
+                spread = ref.attention(self.q[i], keys, np.abs(values), *args)
                 k = np.abs(keys[first : position + 1].astype(np.float64))
                 group = c.heads // c.kv_heads
                 for h in range(c.heads):
                     delta = (c.key_dim + 4) * U * scale * (k[:, h // group] @ np.abs(self.q[i, h])).max()
+                    delta += 12 * U * c.soft_cap  # of tanh: an exponential, a quotient and a difference from 1
                     bound = 2 * (2 * delta + (position + 100) * U) * spread[h]
                     assert (np.abs(got[i, h] - expected[h]) <= bound).all(), (s, position, h)
 
@@ -135,6 +142,11 @@ CASES = [
     Case(sequences=((33, 70),), heads=6, kv_heads=2, block_tokens=5),
     Case(sequences=((90, 20),), heads=7, kv_heads=1, window=17),
     Case(sequences=((900, 1), (3, 1)), window=100),
+    Case(sequences=((900, 1), (3, 1)), window=100, sinks=True),
+    Case(sequences=((900, 1), (40, 30), (0, 1)), heads=6, sinks=True),
+    Case(sequences=((2100, 1), (33, 7)), heads=5, kv_heads=1, soft_cap=5.0),
+    Case(sequences=((90, 20), (11, 1)), heads=7, kv_heads=1, key_dim=20, value_dim=33, soft_cap=2.0, sinks=True),
+    Case(sequences=((300, 1), (20, 19)), kv_type=ref.Q8_0, window=19, soft_cap=50.0, sinks=True),
     *(Case(sequences=((50, 1), (10, 23)), heads=g * 2, key_dim=32, value_dim=32) for g in range(1, 9)),
     *(Case(sequences=((70, 1), (20, 19)), key_dim=d, value_dim=d) for d in (80, 96, 128, 256, 20)),
     Case(sequences=((70, 1), (20, 19)), key_dim=96, value_dim=64),
@@ -223,3 +235,12 @@ def test_not_a_number_stays_with_its_rows(tier: ref.Kernels) -> None:
     got = layer.run(tier)
     np.testing.assert_array_equal(got[layer.sequences == 1], clean[layer.sequences == 1])
     assert np.isnan(got[layer.sequences == 0]).all()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_sink_far_above_all_scores_takes_everything(tier: ref.Kernels) -> None:
+    layer = Layer(Case(sequences=((700, 1), (0, 9)), sinks=True))
+    layer.sinks = np.array([-np.inf, 1e4, -1e4, 3e38], np.float32)
+    got, plain = layer.run(tier), Layer(Case(sequences=((700, 1), (0, 9)))).run(tier)
+    assert (got[:, [1, 3]] == 0).all()
+    np.testing.assert_array_equal(got[:, [0, 2]], plain[:, [0, 2]])

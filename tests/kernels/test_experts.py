@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -106,6 +108,8 @@ class Moe:
             for role, rows, cols in (("gate", hidden, width), ("up", hidden, width), ("down", width, hidden))
         }
 
+        self.biases: list[Floats] = []  # of gate, up and down
+        self.activation: Literal["silu", "swiglu_oai"] = "silu"
         self.exact = {
             role: np.stack([dequantize(one, name).astype(np.float64) for one in raw]) for role, raw in self.raw.items()
         }
@@ -123,7 +127,11 @@ class Moe:
         if present is not None:
             mask = p.expert_mask(experts)
             p.set_expert_mask(mask, np.array(present))
-        p.experts(v, i, w, *handles, out, mask=mask)
+        biases = []
+        for bias in self.biases:
+            biases.append(p.weight(0, 1, bias.shape[1], experts))
+            p.bind_weight(biases[-1], bias)
+        p.experts(v, i, w, *handles, out, self.activation, mask, biases)
         p.finish()
         p.write(v, x)
         p.write(i, ids)
@@ -137,7 +145,10 @@ class Moe:
             for expert, weight in zip(ids[t], weights[t], strict=True):
                 if 0 <= expert < self.shape[0]:
                     gate, up, down = (self.exact[role][expert] for role in ("gate", "up", "down"))
-                    out[t] += weight * (down @ (ref.silu(gate @ row) * (up @ row)))
+                    gate_bias, up_bias, down_bias = (b[expert] for b in self.biases) if self.biases else (0, 0, 0)
+                    g, u = gate @ row + gate_bias, up @ row + up_bias
+                    hidden = ref.silu(g) * u if self.activation == "silu" else ref.swiglu_oai(g, u)
+                    out[t] += weight * (down @ hidden + down_bias)
         return out
 
     def routed(self, tokens: int, top_k: int, seed: int = 0) -> tuple[Floats, Ids, Floats]:
@@ -153,6 +164,21 @@ def test_experts(tokens: int, top_k: int) -> None:
     moe = Moe()
     routed = moe.routed(tokens, top_k)
     np.testing.assert_allclose(moe.run(*routed), moe.expected(*routed), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["silu", "swiglu_oai"])
+@pytest.mark.parametrize("tokens", [1, 2, 13, 70])
+def test_biases(tokens: int, activation: Literal["silu", "swiglu_oai"]) -> None:
+    moe, rng = Moe(hidden=96), np.random.default_rng(8)
+    moe.activation = activation
+    moe.biases = [rng.standard_normal((6, size)).astype(np.float32) for size in (96, 96, 32)]
+    routed = moe.routed(tokens, 3)
+    whole = moe.run(*routed)
+    np.testing.assert_allclose(whole, moe.expected(*routed), rtol=0, atol=2e-5)
+    np.testing.assert_array_equal(moe.run(*routed, threads=3), whole)
+    present = [True, False, False, True, True, False]
+    ours, theirs = (moe.run(*routed, present=m) for m in (present, [not x for x in present]))
+    np.testing.assert_allclose(ours + theirs, whole, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["Q4_K", "Q8_0", "Q4_1", "F16"])

@@ -131,6 +131,36 @@ def test_one_gate_for_several_neighbours(tier: ref.Kernels, gates: int, span: in
 
 
 @pytest.mark.parametrize("tier", TIERS)
+def test_swiglu_oai(tier: ref.Kernels) -> None:
+    gate = np.concatenate([np.linspace(-60, 60, 1601), [0.0, -0.0, 7.0, np.inf, np.nan]]).astype(np.float32)[None]
+    up = (6 * noise(1, gate.shape[1])).astype(np.float32)
+    up[0, :4] = [7.0, -7.0, np.inf, -np.inf]
+    got = execute(tier, [gate, up], gate.shape[1], lambda p, h, out: p.glu(h[0], h[1], out, "swiglu_oai"))
+    expected = ref.swiglu_oai(gate, up)
+    argument = 1.702 * np.minimum(np.abs(gate.astype(np.float64)), 90)
+    bound = (14 + 6 * argument) * U * (np.abs(expected) + np.abs(gate) * U) + 1e-13
+    assert (np.abs(got - expected) <= bound)[:, :-1].all() and np.isnan(got[0, -1])
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("cap", [0.5, 30.0])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_soft_cap(tier: ref.Kernels, cap: float, width: int) -> None:
+    """tanh is 1 less a quotient: its error is a few roundings of 1, whatever its size."""
+    x = (cap * 3 * noise(3, width)).astype(np.float32)
+    x[0, 0], x[1, 0], x[2, 0] = np.inf, -np.inf, 0
+    p: _cpu.Program = tier.module.Program(tier.tier)
+    value = p.value(width)
+    p.soft_cap(value, cap)
+    p.finish()
+    p.write(value, x)
+    p.run(tier.module.ThreadPool(2), ref.batch(range(3), tables=[[0]], module=tier.module))
+    got = np.array(p.read(value))
+    assert (np.abs(got - cap * np.tanh(x.astype(np.float64) / cap)) <= 12 * U * cap).all()
+    assert got[0, 0] == np.float32(cap) and got[1, 0] == -np.float32(cap)
+
+
+@pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_add_and_scale(tier: ref.Kernels, width: int) -> None:
     a, b = noise(6, width), noise(6, width, seed=1)

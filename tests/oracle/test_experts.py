@@ -13,6 +13,7 @@ from kernels import _cpu
 from tests.support.llama_oracle import LlamaOracle, kl_divergence
 from tests.support.logit_bounds import bounds, rounding
 from tests.support.native_model import NativeModel
+from tests.support.tiny_families import TRAITS
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -37,10 +38,18 @@ def check(tiny_models: Write, model: TinyModel, tier: str = "auto") -> None:
     assert len(leads) <= 0.05 * len(TOKENS) * model.layers, f"{len(leads)} choices differ"
 
 
+FAMILIES = tuple(name for name, traits in TRAITS.items() if traits.experts)
+
+
 @pytest.mark.parametrize("mix", ["F32", "F16", "Q8_0", "Q4_K_M", "Q4_1_M", "all"])
-@pytest.mark.parametrize("family", ["qwen3moe", "mixtral"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_experts(tiny_models: Write, family: str, mix: str) -> None:
-    check(tiny_models, TinyModel(family, mix))
+    check(tiny_models, TinyModel(family, mix, kv_heads=TRAITS[family].kv_heads))
+
+
+@pytest.mark.parametrize("mix", ["Q8_0", "MXFP4"])
+def test_gpt_oss_with_yarn(tiny_models: Write, mix: str) -> None:
+    check(tiny_models, TinyModel("gpt-oss", mix, layers=3, rope_scaling="yarn", rope_factor=32.0, rope_base=150000.0))
 
 
 @pytest.mark.parametrize("tier", _cpu.tiers())

@@ -12,6 +12,7 @@ from kernels import _cpu
 from tests.support.llama_oracle import LlamaOracle, kl_divergence
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import Logits, NativeModel
+from tests.support.tiny_families import TRAITS
 from tests.support.tiny_models import MIXES, TYPES, TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -50,11 +51,22 @@ def test_weight_types(tiny_models: Write, reference: Reference, mix: str) -> Non
     check(NativeModel(tiny_models(model)).logits(TOKENS), reference(model), model)
 
 
+DENSE = tuple(name for name, traits in TRAITS.items() if not traits.experts and name != "llama")
+
+
 @pytest.mark.parametrize("mix", ["F32", "Q4_K_M", "Q8_0", "Q4_1_M"])
-@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+@pytest.mark.parametrize("family", DENSE)
 def test_families(tiny_models: Write, reference: Reference, family: str, mix: str) -> None:
-    model = TinyModel(family, mix)
+    model = TinyModel(family, mix, layers=TRAITS[family].least_layers)
     check(NativeModel(tiny_models(model)).logits(TOKENS), reference(model), model)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 32])
+@pytest.mark.parametrize("family", ["gemma2", "gemma3", "phi3", "olmo2"])
+def test_families_in_parts(tiny_models: Write, reference: Reference, family: str, batch: int) -> None:
+    """Windows, caps, split tensors and norms behind blocks, token by token and in batches."""
+    model = TinyModel(family, "Q8_0", layers=TRAITS[family].least_layers)
+    check(NativeModel(tiny_models(model)).logits(TOKENS, batch), reference(model), model)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +84,15 @@ def test_families(tiny_models: Write, reference: Reference, family: str, mix: st
         TinyModel("qwen2", rope_scaling="yarn", overrides=(("qwen2.rope.scaling.attn_factor", 1.25),)),
         TinyModel("qwen3", head_dim=64),
         TinyModel("qwen3", "Q4_K_M", layers=6),
+        TinyModel("gemma2", layers=3, overrides=(("gemma2.attention.sliding_window_pattern", 3),)),
+        TinyModel("gemma3", layers=2, tied=True, overrides=(("gemma3.attention.sliding_window_pattern", 2),)),
+        TinyModel("gemma3", layers=7, rope_scaling="linear", rope_base=1e6),
+        TinyModel("olmo2", layers=4, overrides=(("olmo2.attention.sliding_window", 24),), rope_scaling="yarn"),
+        TinyModel("granite", overrides=(("granite.embedding_scale", None), ("granite.residual_scale", None))),
+        TinyModel("glm4", heads=4, kv_heads=1, biases=True),
+        TinyModel("phi3", heads=8, kv_heads=2, tied=True),
+        TinyModel("phi3", rope_scaling="longrope", overrides=(("phi3.rope.scaling.attn_factor", 1.2),)),
+        TinyModel("mistral3", tied=True),
     ],
     ids=lambda model: model.slug,
 )

@@ -51,7 +51,7 @@ class HybridModel:
         self.executor = HybridExecutor(
             self.graph,
             self.device,
-            WeightStore(gguf),
+            WeightStore(gguf, self.graph.weights),
             self.pool,
             ThreadPool(1),
             costs=costs,  # type: ignore[arg-type]

@@ -78,6 +78,12 @@ def router_scores(
     return gates, np.where(closed[..., None], -np.inf, grouped).reshape(scores.shape)
 
 
+def swiglu_oai(gate: ArrayLike, up: ArrayLike) -> Array:
+    """gpt-oss's: sigmoid(1.702 gate) gate (up + 1), of values bounded by 7."""
+    gate, up = np.minimum(np.asarray(gate, np.float64), 7), np.clip(np.asarray(up, np.float64), -7, 7)
+    return silu(1.702 * gate) / 1.702 * (up + 1)
+
+
 def rope(x: ArrayLike, positions: ArrayLike, frequencies: ArrayLike, mode: str, magnitude: float = 1.0) -> Array:
     """x [tokens, heads, head_dim]; rotates the first 2 * len(frequencies) values of every head."""
     out = np.array(x, np.float64)
@@ -123,7 +129,16 @@ def delta_rule(
     return np.array(outs), state
 
 
-def attention(q: ArrayLike, keys: ArrayLike, values: ArrayLike, scale: float, first: int, last: int) -> Array:
+def attention(
+    q: ArrayLike,
+    keys: ArrayLike,
+    values: ArrayLike,
+    scale: float,
+    first: int,
+    last: int,
+    soft_cap: float = 0.0,
+    sinks: ArrayLike | None = None,
+) -> Array:
     """One query [heads, key_dim] over keys [positions, kv_heads, key_dim] at positions first … last."""
     q = np.asarray(q, np.float64)
     k, v = (np.asarray(a, np.float64)[first : last + 1] for a in (keys, values))
@@ -131,8 +146,11 @@ def attention(q: ArrayLike, keys: ArrayLike, values: ArrayLike, scale: float, fi
     out = np.empty((q.shape[0], v.shape[2]))
     for h in range(q.shape[0]):
         scores = scale * (k[:, h // group] @ q[h])
+        if soft_cap:
+            scores = soft_cap * np.tanh(scores / soft_cap)
         weights = np.exp(scores - scores.max())
-        out[h] = weights / weights.sum() @ v[:, h // group]
+        sink = 0.0 if sinks is None else np.exp(np.asarray(sinks, np.float64)[h] - scores.max())
+        out[h] = weights / (weights.sum() + sink) @ v[:, h // group]
     return out
 
 

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from engine.gguf import GGUFFile, QuantType
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.quantize import TYPES, quantize
+from tests.support.tiny_families import TRAITS, Traits, trait_metadata
 
-FAMILIES = ("llama", "qwen2", "qwen3", "qwen3moe", "mixtral")  # mixtral: architecture llama, with experts
+FAMILIES = tuple(TRAITS)  # mixtral: architecture llama, with experts
 
 # mix -> (general.file_type, type, better type of attn_v, ffn_down and the output). A type's own name is a mix, too.
 _MIXES = {
@@ -55,17 +56,17 @@ class TinyModel:
     embedding: int = 256
     heads: int = 4
     kv_heads: int = 2
-    head_dim: int = 0  # 0: embedding / heads, in qwen3 and qwen3moe 128
+    head_dim: int = 0  # 0: as the family has it, or embedding / heads
     feed_forward: int = 512
-    experts: int = 8  # of qwen3moe and mixtral
+    experts: int = 8  # where the family has them
     experts_used: int = 2
     vocabulary: int = 512
     context: int = 2048
     tied: bool = False  # no output matrix: the embeddings serve
-    biases: bool | None = None  # of q, k and v; None: as the family has it (qwen2: yes)
+    biases: bool | None = None  # of q, k and v; None: as the family has it
     output_bias: bool = False  # of attn_output
     rope_base: float = 10000.0
-    rope_scaling: str = ""  # "", "linear", "yarn", "llama3" (a tensor of factors)
+    rope_scaling: str = ""  # "", "linear", "yarn", "llama3" (a tensor of factors), "longrope" (two)
     rope_factor: float = 4.0
     epsilon: float = 1e-5
     add_bos: bool = False
@@ -79,38 +80,60 @@ class TinyModel:
 
     @property
     def architecture(self) -> str:
-        return "llama" if self.family == "mixtral" else self.family
+        return self.traits.architecture or self.family
+
+    @property
+    def traits(self) -> Traits:
+        return TRAITS.get(self.family, Traits())
 
     @property
     def head_width(self) -> int:
-        if self.head_dim:
-            return self.head_dim
-        return 128 if self.family.startswith("qwen3") else self.embedding // self.heads
+        return self.head_dim or self.traits.head_width or self.embedding // self.heads
 
     @property
     def has_experts(self) -> bool:
-        return self.family in ("qwen3moe", "mixtral")
+        return self.traits.experts
 
     @property
     def has_biases(self) -> bool:
-        return self.family == "qwen2" if self.biases is None else self.biases
+        return self.traits.biases if self.biases is None else self.biases
+
+    @property
+    def is_tied(self) -> bool:
+        return self.tied or self.traits.tied
 
     def family_metadata(self) -> dict[str, Any]:
         """What a family of its own has beside, or in place of, `model_metadata`."""
-        return {}
+        return {f"{self.architecture}.{key}": value for key, value in trait_metadata(self)}
 
     def layer_weights(self, layer: int) -> Iterator[Weight]:
         """Tensors of one layer, their names without "blk.<layer>."."""
         yield from _attention(self)
-        yield from self.expert_weights() if self.has_experts else self.dense_weights()
+        is_dense = not self.has_experts or layer < self.traits.dense_layers
+        yield from self.dense_weights() if is_dense else self.expert_weights()
 
     def dense_weights(self, ending: str = "") -> Iterator[Weight]:
-        yield Weight(f"ffn_gate{ending}.weight", (self.feed_forward, self.embedding))
-        yield Weight(f"ffn_up{ending}.weight", (self.feed_forward, self.embedding))
+        if self.traits.fused_gate_up:
+            yield Weight("ffn_up.weight", (2 * self.feed_forward, self.embedding))
+        else:
+            yield Weight(f"ffn_gate{ending}.weight", (self.feed_forward, self.embedding))
+            yield Weight(f"ffn_up{ending}.weight", (self.feed_forward, self.embedding))
         yield Weight(f"ffn_down{ending}.weight", (self.embedding, self.feed_forward), "better",
                      std=self.residual_std(self.feed_forward))  # fmt: skip
 
     def expert_weights(self) -> Iterator[Weight]:
+        traits = self.traits
+        if traits.shared != "none":
+            yield from self.dense_weights("_shexp")
+        if traits.shared == "gated":
+            yield Weight("ffn_gate_inp_shexp.weight", (self.embedding,), "float")
+        if traits.selection_bias:
+            yield Weight("exp_probs_b.bias", (self.experts,), "float", std=0.1)
+        if traits.expert_biases:
+            yield Weight("ffn_gate_inp.bias", (self.experts,), "float", std=0.5)
+            yield Weight("ffn_gate_exps.bias", (self.experts, self.feed_forward), "float", std=0.5)
+            yield Weight("ffn_up_exps.bias", (self.experts, self.feed_forward), "float", std=0.5)
+            yield Weight("ffn_down_exps.bias", (self.experts, self.embedding), "float", std=self.residual_std(1))
         yield Weight("ffn_gate_inp.weight", (self.experts, self.embedding), "float")
         yield Weight("ffn_gate_exps.weight", (self.experts, self.feed_forward, self.embedding))
         yield Weight("ffn_up_exps.weight", (self.experts, self.feed_forward, self.embedding))
@@ -140,7 +163,11 @@ class TinyModel:
 def tiny_model_builder(model: TinyModel, tokenizer: Path | str) -> GGUFBuilder:
     """The model's file, not yet written; `tokenizer` is the GGUF whose vocabulary is cut down."""
     builder = GGUFBuilder(None)
-    builder.add_all({**model_metadata(model), **cut_vocabulary(tokenizer, model.vocabulary), **_tokenizer_flags(model)})
+    vocabulary = cut_vocabulary(tokenizer, model.vocabulary)
+    if named := model.traits.tokens:  # in place of the rarest ones
+        tokens = [*vocabulary["tokenizer.ggml.tokens"][: -len(named)], *named]
+        vocabulary = {**vocabulary, "tokenizer.ggml.tokens": tokens}
+    builder.add_all({**model_metadata(model), **vocabulary, **_tokenizer_flags(model)})
     for key, value in model.overrides:
         builder.pairs = [pair for pair in builder.pairs if pair.key != key.encode()]
         if value is not None:
@@ -189,20 +216,14 @@ def model_metadata(m: TinyModel) -> dict[str, Any]:
         f"{a}.attention.layer_norm_rms_epsilon": m.epsilon,
         f"{a}.rope.freq_base": m.rope_base,
     }
-    if a == "llama":
-        pairs[f"{a}.rope.dimension_count"] = m.head_width
     if m.head_width * m.heads != m.embedding:
         pairs[f"{a}.attention.key_length"] = m.head_width
         pairs[f"{a}.attention.value_length"] = m.head_width
-    if m.has_experts:
-        pairs[f"{a}.expert_count"] = m.experts
-        pairs[f"{a}.expert_used_count"] = m.experts_used
-        if m.family == "qwen3moe":
-            pairs[f"{a}.expert_feed_forward_length"] = m.feed_forward
-    if m.rope_scaling in ("linear", "yarn"):
+    if m.rope_scaling in ("linear", "yarn", "longrope"):
         pairs[f"{a}.rope.scaling.type"] = m.rope_scaling
-        pairs[f"{a}.rope.scaling.factor"] = m.rope_factor
-        if m.rope_scaling == "yarn":
+        if m.rope_scaling != "longrope":
+            pairs[f"{a}.rope.scaling.factor"] = m.rope_factor
+        if m.rope_scaling in ("yarn", "longrope"):
             pairs[f"{a}.rope.scaling.original_context_length"] = max(m.context // 8, 32)
     return pairs | m.family_metadata()
 
@@ -264,14 +285,17 @@ def weight_type(mix: str, role: str, index: int) -> str:
 
 
 def model_weights(m: TinyModel) -> Iterator[Weight]:
-    yield Weight("token_embd.weight", (m.vocabulary, m.embedding), "better" if m.tied else "matrix",
-                 std=1 / (3 * math.sqrt(m.embedding)) if m.tied else 1.0)  # fmt: skip
+    yield Weight("token_embd.weight", (m.vocabulary, m.embedding), "better" if m.is_tied else "matrix",
+                 std=1 / (3 * math.sqrt(m.embedding)) if m.is_tied else 1.0)  # fmt: skip
     # Tied embeddings are small, or each token would only predict itself; the last norm then spreads the logits.
-    yield Weight("output_norm.weight", (m.embedding,), "float", std=0.1, mean=6.0 if m.tied else 2.0)
-    if not m.tied:
+    yield Weight("output_norm.weight", (m.embedding,), "float", std=0.1, mean=6.0 if m.is_tied else 2.0)
+    if not m.is_tied:
         yield Weight("output.weight", (m.vocabulary, m.embedding), "better")
     if m.rope_scaling == "llama3":
         yield Weight("rope_freqs.weight", (m.head_width // 2,), "float", fixed=llama3_factors(m))
+    if m.rope_scaling == "longrope":
+        for name, mean in (("short", 1.2), ("long", 8.0)):
+            yield Weight(f"rope_factors_{name}.weight", (m.head_width // 2,), "float", std=0.1, mean=mean)
     for layer in range(m.layers):
         for weight in m.layer_weights(layer):
             yield dataclasses.replace(weight, name=f"blk.{layer}.{weight.name}")
@@ -280,21 +304,36 @@ def model_weights(m: TinyModel) -> Iterator[Weight]:
 def _attention(m: TinyModel) -> Iterator[Weight]:
     q, kv = m.heads * m.head_width, m.kv_heads * m.head_width
     sharp = 1.5 / math.sqrt(m.embedding)  # scores spread enough for positions to matter
-    yield Weight("attn_norm.weight", (m.embedding,), "float", std=0.1, mean=1.0)
-    yield Weight("attn_q.weight", (q, m.embedding), std=sharp)
-    yield Weight("attn_k.weight", (kv, m.embedding), std=sharp)
-    yield Weight("attn_v.weight", (kv, m.embedding), "better")
+    if m.traits.norms != "after":
+        yield _norm("attn_norm", m.embedding)
+    if m.traits.fused:
+        yield Weight("attn_qkv.weight", (q + 2 * kv, m.embedding), std=sharp)
+    else:
+        yield Weight("attn_q.weight", (q, m.embedding), std=sharp)
+        yield Weight("attn_k.weight", (kv, m.embedding), std=sharp)
+        yield Weight("attn_v.weight", (kv, m.embedding), "better")
     if m.has_biases:
         yield Weight("attn_q.bias", (q,), "float", std=0.3)
         yield Weight("attn_k.bias", (kv,), "float", std=0.3)
         yield Weight("attn_v.bias", (kv,), "float", std=0.3)
-    if m.family.startswith("qwen3"):
-        yield Weight("attn_q_norm.weight", (m.head_width,), "float", std=0.2, mean=1.2)
-        yield Weight("attn_k_norm.weight", (m.head_width,), "float", std=0.2, mean=1.2)
+    if m.traits.qk_norm != "none":
+        is_row = m.traits.qk_norm == "row"
+        yield Weight("attn_q_norm.weight", (q if is_row else m.head_width,), "float", std=0.2, mean=1.2)
+        yield Weight("attn_k_norm.weight", (kv if is_row else m.head_width,), "float", std=0.2, mean=1.2)
+    if m.traits.sinks:
+        yield Weight("attn_sinks.weight", (m.heads,), "float", std=1.5)
     yield Weight("attn_output.weight", (m.embedding, q), std=m.residual_std(q))
-    if m.output_bias:
+    if m.output_bias or m.traits.output_bias:
         yield Weight("attn_output.bias", (m.embedding,), "float", std=0.1)
-    yield Weight("ffn_norm.weight", (m.embedding,), "float", std=0.1, mean=1.0)
+    if m.traits.norms != "before":
+        yield _norm("post_attention_norm", m.embedding, 1 / math.sqrt(2 * m.layers))
+        yield _norm("post_ffw_norm", m.embedding, 1 / math.sqrt(2 * m.layers))
+    if m.traits.norms != "after":
+        yield _norm(m.traits.ffn_norm, m.embedding)
+
+
+def _norm(stem: str, width: int, mean: float = 1.0) -> Weight:
+    return Weight(f"{stem}.weight", (width,), "float", std=0.1 * mean, mean=mean)
 
 
 def llama3_factors(m: TinyModel) -> tuple[float, ...]:

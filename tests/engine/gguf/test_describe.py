@@ -11,6 +11,7 @@ from engine.gguf import QuantType
 from engine.gguf.describe import describe, to_json
 from engine.gguf.describe_text import to_text
 from tests.support.gguf_writer import GGUFBuilder, write_split
+from tests.support.tiny_families import TRAITS
 from tests.support.tiny_models import FAMILIES, TinyModel, tiny_model_builder
 
 Models = Callable[[TinyModel], Path]
@@ -24,11 +25,13 @@ def test_the_families_are_native(tiny_models: Models, family: str) -> None:
     assert description["architecture"] == TinyModel(family).architecture
     spec = description["spec"]
     assert (spec["layers"], spec["width"], spec["heads"], spec["kv_heads"]) == (2, 256, 4, 2)
-    assert (spec["experts"], spec["experts_used"]) == ((8, 2) if family in ("qwen3moe", "mixtral") else (0, 0))
+    assert (spec["experts"], spec["experts_used"]) == ((8, 2) if TRAITS[family].experts else (0, 0))
     assert all(row["native"] for row in description["types"])
     roles = {row["role"]: row["tensors"] for row in description["roles"]}
-    assert roles["attention"] == (14 if family == "qwen2" else 8)
-    assert roles.get("experts", 0) == (6 if spec["experts"] else 0)
+    traits = TRAITS[family]
+    assert roles["attention"] == {"phi3": 4, "gpt-oss": 18}.get(family, 14 if traits.biases else 8)
+    banks = 2 - traits.dense_layers if traits.experts else 0
+    assert roles.get("experts", 0) == banks * (6 if traits.expert_biases else 3)
 
 
 def test_the_starter_model(starter_model: Path) -> None:

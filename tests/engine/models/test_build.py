@@ -35,7 +35,9 @@ def test_values_are_written_before_they_are_read(tiny_models: Write, family: str
 def test_every_tensor_has_a_place(tiny_models: Write, family: str) -> None:
     path = tiny_models(TinyModel(family))
     with GGUFFile.open(path) as gguf:
-        assert set(graph_of(path).weights) == set(gguf.tensors)
+        weights = graph_of(path).weights.values()
+        assert {weight.source or weight.name for weight in weights} == set(gguf.tensors)
+        assert sum(weight.nbytes for weight in weights) == sum(t.n_bytes for t in gguf.tensors.values())
 
 
 def test_biases_are_taken_from_the_file(tiny_models: Write) -> None:

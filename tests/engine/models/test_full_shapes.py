@@ -20,6 +20,10 @@ DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=1 << 41)
 STEMS = {
     "deepseek-v3-q4_k_m": 671,
     "kimi-k2-q4_k_m": 1026,
+    "qwen3-235b-a22b-q4_k_m": 235,
+    "gpt-oss-120b-mxfp4": 117,
+    "gpt-oss-20b-mxfp4": 21,
+    "glm-4.5-q4_k_m": 355,
     "qwen3-next-80b-a3b-q4_k_m": 80,
     "qwen3.5-122b-a10b-q4_k_m": 122,
     "qwen3.6-35b-a3b-q4_k_m": 35,
@@ -31,7 +35,7 @@ def test_a_model_from_its_header(tmp_path: Path, stem: str) -> None:
     with GGUFFile.open(sparse_model(stem, tmp_path)) as gguf:
         spec = load_spec(gguf)
         graph, shape = build_graph(spec), ModelShape.from_gguf(gguf)
-    assert not spec.warnings
+    assert len(spec.warnings) == (1 if stem.startswith("glm") else 0)  # its last layer only predicts further tokens
     assert spec.parameters == pytest.approx(STEMS[stem] * 1e9, rel=0.02)
     assert sum(tensor.nbytes for tensor in graph.weights.values()) == shape.weight_bytes == spec.weight_bytes
     planner = Planner(shape, DESKTOP)

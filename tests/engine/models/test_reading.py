@@ -14,6 +14,7 @@ from engine.gguf import GGUFFile, QuantType
 from engine.models import ModelSpec, build_graph, load_spec, native_architectures
 from engine.models.spec import DenseSpec, ExpertsSpec
 from tests.support.gguf_writer import GGUFBuilder
+from tests.support.tiny_families import TRAITS
 from tests.support.tiny_models import FAMILIES, TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -34,21 +35,33 @@ def test_native_architectures() -> None:
     assert set(native_architectures()) >= {"llama", "qwen2", "qwen3", "qwen3moe"}
 
 
+NEIGHBOURS_TURN = {
+    "llama", "mixtral", "glm4", "granite", "granitemoe", "smollm3", "ernie4_5-moe", "mistral3",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_reads_every_family(tiny_models: Write, family: str) -> None:
-    model = TinyModel(family)
+    model, traits = TinyModel(family), TRAITS[family]
     spec = read(tiny_models(model))
     attention = spec.layers[0].attention
     assert (spec.architecture, spec.width, spec.vocabulary_size) == (model.architecture, 256, 512)
     assert (attention.heads, attention.kv_heads, attention.key_dim) == (4, 2, model.head_width)
-    assert attention.rope.mode == ("norm" if model.architecture == "llama" else "neox")
-    assert attention.qk_norm == family.startswith("qwen3")
-    assert attention.scale == pytest.approx(model.head_width**-0.5)
+    assert attention.rope is not None and attention.rope.dimensions == model.head_width * traits.rotated
+    assert attention.rope.mode == ("norm" if family in NEIGHBOURS_TURN else "neox")
+    assert (attention.qk_norm, attention.sinks, spec.norms) == (traits.qk_norm, traits.sinks, traits.norms)
+    keys = dict(traits.keys)
+    assert attention.scale == pytest.approx(keys.get("attention.scale", model.head_width**-0.5))
+    assert attention.window == keys.get("attention.sliding_window", 0)
+    assert attention.soft_cap == keys.get("attn_logit_softcapping", 0)
     feed_forward = spec.layers[1].feed_forward
     if model.has_experts:
-        assert feed_forward == ExpertsSpec(count=8, used=2, width=512)
+        assert isinstance(feed_forward, ExpertsSpec)
+        assert (feed_forward.count, feed_forward.used, feed_forward.width) == (8, 2, 512)
+        assert feed_forward.gating == ("sigmoid" if keys.get("expert_gating_func") == 2 else "softmax")
+        assert (feed_forward.shared == DenseSpec(512)) == (traits.shared != "none")
     else:
-        assert feed_forward == DenseSpec(512)
+        assert feed_forward == DenseSpec(512, "gelu" if family.startswith("gemma") else "silu")
     assert not spec.warnings
 
 
@@ -169,3 +182,57 @@ def test_norm_that_is_not_f32_is_refused(tiny_models: Write, tmp_path: Path, sta
     builder = tiny_model_builder(TinyModel(without=("output_norm.weight",)), starter_model)
     error = refusal(builder.tensor("output_norm.weight", (256,), QuantType.F16).write(tmp_path / "half.gguf"))
     assert isinstance(error, UnsupportedError) and "output_norm.weight" in error.cause and "F16" in error.cause
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [
+        ("glm4", "glm4.rope.dimension_sections", (8, 12, 12, 0)),
+        ("mistral3", "mistral3.attention.temperature_scale", 0.1),
+        ("gpt-oss", "gpt-oss.expert_gating_func", 4),
+        ("phi3", "phi3.rope.scaling.type", "longrope"),
+    ],
+)
+def test_unknown_values_of_known_families_are_refused_by_key(
+    tiny_models: Write, family: str, key: str, value: object
+) -> None:
+    problem = refusal(tiny_models(TinyModel(family, overrides=((key, value),))))
+    assert key.split(".", 1)[1] in str(problem)
+    assert str(value).strip("()") in str(problem)
+
+
+def test_the_file_shows_norms_of_q_and_k(tiny_models: Write) -> None:
+    """GLM-4.5 Air has none, the larger model has; qwen3 without them is broken."""
+    without = tuple(f"blk.{layer}.attn_{part}_norm.weight" for layer in range(2) for part in "qk")
+    spec = read(tiny_models(TinyModel("glm4moe", without=without)))
+    assert [layer.attention.qk_norm for layer in spec.layers] == ["none", "none"]  # type: ignore[union-attr]
+    assert "attn_q_norm" in str(refusal(tiny_models(TinyModel("qwen3", without=without))))
+
+
+def test_windows_come_by_period_or_layer(tiny_models: Write) -> None:
+    def windows(model: TinyModel) -> list[int]:
+        return [layer.attention.window for layer in read(tiny_models(model)).layers]  # type: ignore[union-attr]
+
+    assert windows(TinyModel("gpt-oss", layers=4)) == [24, 0, 24, 0]
+    assert windows(TinyModel("gemma3", layers=7)) == [24, 24, 24, 24, 24, 0, 24]
+    assert windows(TinyModel("olmo2")) == [0, 0]
+    period = ("gemma3.attention.sliding_window_pattern", 3)
+    assert windows(TinyModel("gemma3", layers=4, overrides=(period,))) == [24, 24, 0, 24]
+    flags = ("gemma3.attention.sliding_window_pattern", (0, 1, 1, 0))
+    assert windows(TinyModel("gemma3", layers=4, overrides=(flags,))) == [0, 24, 24, 0]
+    flags = ("olmo2.attention.sliding_window_pattern", (True, False, True, True))
+    size = ("olmo2.attention.sliding_window", 7)
+    assert windows(TinyModel("olmo2", layers=4, overrides=(flags, size))) == [7, 0, 7, 7]
+
+
+def test_large_gemmas_scale_queries_by_their_width(tiny_models: Write) -> None:
+    spec = read(tiny_models(TinyModel("gemma2", layers=46, feed_forward=256, vocabulary=280)))
+    assert spec.layers[0].attention.scale == pytest.approx((256 / 4) ** -0.5)
+    assert read(tiny_models(TinyModel("gemma2"))).layers[0].attention.scale == pytest.approx(128**-0.5)
+
+
+def test_longrope_ends_the_context(tiny_models: Write) -> None:
+    spec = read(tiny_models(TinyModel("phi3", rope_scaling="longrope")))
+    assert spec.context_length == 256 and any("256" in warning for warning in spec.warnings)
+    rope = spec.layers[0].attention.rope
+    assert rope is not None and len(rope.factors) == 32

@@ -22,12 +22,15 @@ def test_quantised_cache() -> None:
     assert published_shape("qwen3-14b-q4_k_m").state_bytes(4096, Q8_0_BYTES) == whole * 34 // 64
 
 
-def test_sliding_windows_hold_the_window_only() -> None:
+def test_windows_are_read_only_as_far_as_they_see() -> None:
     # gpt-oss-20b: every second layer of 24 sees 128 positions; 8 heads × (64 + 64) × 2 bytes = 2 KiB per layer
     shape = published_shape("gpt-oss-20b-mxfp4")
     kinds = [layer.state.kind for layer in shape.layers]
     assert kinds[:4] == [StateKind.WINDOW, StateKind.FULL, StateKind.WINDOW, StateKind.FULL]
-    assert shape.state_bytes(131072) == 12 * 2048 * 131072 + 12 * 2048 * 128
+    states = [layer.state for layer in shape.layers]
+    assert sum(state.read_bytes(131072) for state in states) == 12 * 2048 * 131072 + 12 * 2048 * 128
+    assert sum(state.bytes(131072, windows_only=True) for state in states) == 12 * 2048 * 131072 + 12 * 2048 * 128
+    assert shape.state_bytes(131072) == 24 * 2048 * 131072  # our own cache keeps every position
     assert shape.state_bytes(64) == 24 * 2048 * 64
 
 
@@ -49,7 +52,8 @@ def test_windows_of_a_known_family_without_a_pattern() -> None:
     shape = ModelShape.from_header(metadata, dense_tensors(12), "gemma.gguf")
     assert [layer.index for layer in shape.layers if not layer.state.window] == [5, 11]
     # 2 heads × 512 values × 2 bytes = 2 KiB per position
-    assert shape.state_bytes(8192) == 2048 * (2 * 8192 + 10 * 1024)
+    assert sum(layer.state.read_bytes(8192) for layer in shape.layers) == 2048 * (2 * 8192 + 10 * 1024)
+    assert shape.state_bytes(8192) == 2048 * 12 * 8192
 
 
 def test_latent_attention_keeps_one_row_per_position() -> None:

@@ -13,6 +13,7 @@ from engine.runtime.placement import Placement
 from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_deepseek2 import TinyDeepSeek2
+from tests.support.tiny_families import TRAITS
 from tests.support.tiny_models import FAMILIES, TinyModel
 from tests.support.tiny_qwen3next import TinyQwen3Next
 
@@ -27,7 +28,11 @@ def assert_same(ours: Logits, reference: Logits) -> None:
     assert np.abs(ours - reference).max() <= 1e-3 * reference.std()
 
 
-MODELS = [*(TinyModel(family, layers=3) for family in FAMILIES), TinyDeepSeek2(layers=3), TinyQwen3Next(layers=3)]
+MODELS = [
+    *(TinyModel(family, layers=max(3, TRAITS[family].least_layers)) for family in FAMILIES),
+    TinyDeepSeek2(layers=3),
+    TinyQwen3Next(layers=3),
+]
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=lambda model: model.family)

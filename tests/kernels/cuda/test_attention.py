@@ -127,7 +127,15 @@ def queries(filled: Filled, n: int) -> tuple[Floats, NDArray[np.int32]]:
 
 
 def check(
-    filled: Filled, tokens: NDArray[np.int32], q: Floats, out: Floats, scale: float, window: int, halves: bool = False
+    filled: Filled,
+    tokens: NDArray[np.int32],
+    q: Floats,
+    out: Floats,
+    scale: float,
+    window: int,
+    soft_cap: float,
+    sinks: Floats | None,
+    halves: bool = False,
 ) -> None:
     shape = filled.shape
     for i, token in enumerate(tokens):
@@ -136,19 +144,33 @@ def check(
         k, v = (
             filled.rows(raw, dim, sequence) for raw, dim in zip((filled.keys, filled.values), filled.dims, strict=True)
         )
-        expected = reference.attention(q[i], k, v, scale, first, position)
-        weighted = reference.attention(q[i], k, np.abs(v), scale, first, position)
+        args = (scale, first, position, soft_cap, sinks)
+        expected = reference.attention(q[i], k, v, *args)
+        weighted = reference.attention(q[i], k, np.abs(v), *args)
         k, v = np.abs(k[first : position + 1]), np.abs(v[first : position + 1])
         group = shape.heads // shape.kv_heads
         spread = scale * np.stack([k[:, h // group] @ np.abs(q[i, h]) for h in range(shape.heads)]).max(-1)
         score_error = (shape.key_dim / 8 + 8) * EPS * spread + (2.01 * HALF * spread if halves else 0)
+        score_error += 4 * EPS * soft_cap  # tanhf is good to two roundings
         bound = 2 * (np.expm1(score_error) + (3 + len(k) / 8 + 12) * EPS)[:, None] * weighted
         if halves:
             bound += 2.01 * HALF * weighted + SUBNORMAL * v.sum(0)[np.arange(shape.heads) // group]
         assert (np.abs(out[i] - expected) <= bound).all(), (token, float(np.abs(out[i] - expected).max()))
 
 
-def run_decode(machine: Machine, filled: Filled, n: int, window: int, partitions: int | None = None) -> None:
+def sinks_of(heads: int) -> Floats:
+    return 3 * np.random.default_rng(2).standard_normal(heads).astype(np.float32)
+
+
+def run_decode(
+    machine: Machine,
+    filled: Filled,
+    n: int,
+    window: int,
+    partitions: int | None = None,
+    soft_cap: float = 0.0,
+    sinks: Floats | None = None,
+) -> None:
     q, tokens = queries(filled, n)
     n, scale, shape = len(tokens), 0.25, filled.shape
     positions = filled.positions[tokens]
@@ -162,10 +184,12 @@ def run_decode(machine: Machine, filled: Filled, n: int, window: int, partitions
     out = machine.put(np.full((n, shape.heads, shape.value_dim), np.nan, np.float32))
     partials = machine.put(np.full((n, shape.heads, partitions, shape.value_dim), np.nan, np.float32))
     extents = machine.put(np.full((n, shape.heads, partitions, EXTENT_BYTES), 0xFF, np.uint8))
+    sinks_at = 0 if sinks is None else machine.put(sinks)
+    scratch = (partitions, partials, extents)
     machine.operations.attention_decode(
-        filled.cache, machine.put(q), out, places, n, shape.heads, scale, window, partitions, partials, extents
+        filled.cache, machine.put(q), out, places, n, shape.heads, scale, window, *scratch, soft_cap, sinks_at
     )
-    check(filled, tokens, q, machine.get(out), scale, window)
+    check(filled, tokens, q, machine.get(out), scale, window, soft_cap, sinks)
 
 
 @pytest.mark.parametrize("window", [0, 6])
@@ -183,6 +207,16 @@ def test_decode_attention_over_several_partitions(machine: Machine, window: int)
     run_decode(machine, filled, 2, window, partitions=5)
 
 
+@pytest.mark.parametrize("window", [0, 6])
+def test_decode_attention_with_soft_cap_and_sinks(machine: Machine, window: int) -> None:
+    for shape in SHAPES.values():
+        filled = Filled(machine, shape, "F16")
+        run_decode(machine, filled, 4, window, soft_cap=2.0)
+        run_decode(machine, filled, 4, window, sinks=sinks_of(shape.heads))
+    filled = Filled(machine, Shape(3, 1, 32, 32, 16, (517, 3)), "F16")
+    run_decode(machine, filled, 4, window and 300, soft_cap=2.0, sinks=sinks_of(3))
+
+
 PREFILL_SHAPES = {
     "grouped": Shape(6, 2, 32, 64, 5, (1, 45)),
     "many heads": Shape(11, 1, 72, 40, 16, (40,)),
@@ -190,7 +224,9 @@ PREFILL_SHAPES = {
 }
 
 
-def run_prefill(machine: Machine, filled: Filled, n: int, window: int) -> None:
+def run_prefill(
+    machine: Machine, filled: Filled, n: int, window: int, soft_cap: float = 0.0, sinks: Floats | None = None
+) -> None:
     q, tokens = queries(filled, n)
     scale, shape = 0.25 if filled.shape.key_dim < 128 else 0.0625, filled.shape
     positions, sequences = filled.positions[tokens], filled.sequences[tokens]
@@ -199,10 +235,11 @@ def run_prefill(machine: Machine, filled: Filled, n: int, window: int) -> None:
     places = Places(machine.put(positions), 0, machine.put(filled.tables), filled.tables.shape[1])
     out = machine.put(np.full((len(tokens), shape.heads, shape.value_dim), np.nan, np.float32))
     device_items = Items(machine.put(order), machine.put(items), len(items))
+    sinks_at = 0 if sinks is None else machine.put(sinks)
     machine.operations.attention_prefill(
-        filled.cache, machine.put(q), out, places, device_items, shape.heads, scale, window
+        filled.cache, machine.put(q), out, places, device_items, shape.heads, scale, window, soft_cap, sinks_at
     )
-    check(filled, tokens, q, machine.get(out), scale, window, halves=True)
+    check(filled, tokens, q, machine.get(out), scale, window, soft_cap, sinks, halves=True)
 
 
 @pytest.mark.parametrize("window", [0, 6])
@@ -214,6 +251,14 @@ def test_prefill_attention(machine: Machine, shape: Shape, type_name: str, windo
     filled = Filled(machine, shape, type_name)
     run_prefill(machine, filled, len(filled.positions), window)
     run_prefill(machine, filled, 5, window)
+
+
+@pytest.mark.parametrize("window", [0, 6])
+@pytest.mark.parametrize("shape", PREFILL_SHAPES.values(), ids=PREFILL_SHAPES)
+def test_prefill_attention_with_soft_cap_and_sinks(machine: Machine, shape: Shape, window: int) -> None:
+    filled = Filled(machine, shape, "F16")
+    run_prefill(machine, filled, len(filled.positions), window, soft_cap=2.0)
+    run_prefill(machine, filled, 13, window, sinks=sinks_of(shape.heads))
 
 
 def test_prefill_that_no_kernel_does_is_refused(machine: Machine) -> None:

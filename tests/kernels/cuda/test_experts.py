@@ -74,18 +74,22 @@ def cpu_router(
 class Experts:
     """EXPERTS random matrices; those in ABSENT have a null pointer."""
 
-    def __init__(self, machine: Machine, name: str, rows: int, cols: int, seed: int) -> None:
+    def __init__(self, machine: Machine, name: str, rows: int, cols: int, seed: int, is_biased: bool = False) -> None:
         rng = np.random.default_rng(seed)
         raw = [random_blocks(name, rows, cols, rng) for _ in range(EXPERTS)]
         pointers = [0 if e in ABSENT else machine.put(blocks) for e, blocks in enumerate(raw)]
-        self.table = ExpertTable(machine.put(pointers, np.uint64), type_id(name), EXPERTS, rows, cols)
+        self.bias = rng.standard_normal((EXPERTS, rows)).astype(np.float32) * is_biased
+        biases = [0 if e in ABSENT else machine.put(bias) for e, bias in enumerate(self.bias)]
+        biases_at = machine.put(biases, np.uint64) if is_biased else 0
+        self.table = ExpertTable(machine.put(pointers, np.uint64), type_id(name), EXPERTS, rows, cols, biases_at)
         self.weights = [dequantize(blocks, name).astype(np.float64) for blocks in raw]
         self.magnitudes = [magnitude(blocks, name) for blocks in raw]
         self.sums = cols if name in FLOAT_TYPES else cols // 32
 
     def product(self, expert: int, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The exact product and the bound of a computed one (test_matrices.py)."""
-        return self.weights[expert] @ x, (self.sums + 16) * EPS * (self.magnitudes[expert] @ np.abs(x))
+        size = self.magnitudes[expert] @ np.abs(x) + np.abs(self.bias[expert])
+        return self.weights[expert] @ x + self.bias[expert], (self.sums + 16) * EPS * size
 
 
 def packed(machine: Machine, x: NDArray[np.float32], name: str) -> tuple[Rows, NDArray[np.float64]]:
@@ -103,13 +107,13 @@ def is_here(expert: int) -> bool:
     return 0 <= expert < EXPERTS and expert not in ABSENT
 
 
-@pytest.mark.parametrize("name", TYPES)
-def test_fused_experts_leave_out_absent_ones(machine: Machine, name: str) -> None:
+@pytest.mark.parametrize(("name", "is_biased"), [*((name, False) for name in TYPES), ("F32", True), ("Q8_0", True)])
+def test_fused_experts_leave_out_absent_ones(machine: Machine, name: str, is_biased: bool) -> None:
     cols, rows, out_rows = (40, 24, 11) if name in FLOAT_TYPES else (max(64, block_elements(name)),) * 2 + (11,)
     ids = np.array([[0, 5, 1], [4, 1, 3], [-1, 2, EXPERTS]], np.int32)
     factors = np.random.default_rng(8).uniform(0.1, 1, ids.shape).astype(np.float32)
     x, operand = packed(machine, np.random.default_rng(7).standard_normal((3, cols)).astype(np.float32), name)
-    gate, up = (Experts(machine, name, rows, cols, seed) for seed in (1, 2))
+    gate, up = (Experts(machine, name, rows, cols, seed, is_biased) for seed in (1, 2))
     id_address = machine.put(ids)
     hidden_address = machine.put(np.full((3, TOP_K, rows), np.nan, np.float32))
     machine.operations.experts_gate_up(gate.table, up.table, id_address, x, hidden_address, 3, TOP_K, SILU)
@@ -122,7 +126,7 @@ def test_fused_experts_leave_out_absent_ones(machine: Machine, name: str) -> Non
         bound = 1.1 * g_bound * np.abs(u) + np.abs(reference.silu(g)) * u_bound + 40 * EPS * np.abs(g * u)
         assert (np.abs(hidden[n, k] - reference.silu(g) * u) <= bound).all(), (n, k)
 
-    down = Experts(machine, name, out_rows, rows, 3)
+    down = Experts(machine, name, out_rows, rows, 3, is_biased)
     down_x, down_operand = packed(machine, hidden.reshape(-1, rows), name)
     y = machine.put(np.full((3, out_rows), np.nan, np.float32))
     machine.operations.experts_down(down.table, id_address, machine.put(factors), down_x, y, 3, TOP_K)
@@ -146,8 +150,9 @@ def check_sums(
         assert (np.abs(y[n] - expected) <= bound).all(), n
 
 
+@pytest.mark.parametrize("is_biased", [False, True])
 @pytest.mark.parametrize("name", ["F32", "Q8_0", "Q4_K", "Q6_K"])
-def test_grouped_experts_give_the_same_sums(machine: Machine, name: str) -> None:
+def test_grouped_experts_give_the_same_sums(machine: Machine, name: str, is_biased: bool) -> None:
     """Many rows: pairs sorted by expert (one has more than a tile's worth), products by tiles, then combined."""
     n, cols, rows = 75, 64 if name in FLOAT_TYPES else block_elements(name), 13
     rng = np.random.default_rng(11)
@@ -155,7 +160,7 @@ def test_grouped_experts_give_the_same_sums(machine: Machine, name: str) -> None
     ids[:70, 0] = 5  # most tokens go there
     ids[:70, 1:] = np.stack([rng.permutation(5)[: TOP_K - 1] for _ in range(70)])
     factors = rng.uniform(0.1, 1, ids.shape).astype(np.float32)
-    experts = Experts(machine, name, rows, cols, 4)
+    experts = Experts(machine, name, rows, cols, 4, is_biased)
     id_address = machine.put(ids)
     starts, pairs = (machine.put(np.full(size, -1, np.int32)) for size in (EXPERTS + 1, n * TOP_K))
     machine.operations.group_pairs(experts.table, id_address, starts, pairs, n, TOP_K)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.cuda.operations import GELU, SIGMOID, SILU
+from kernels.cuda.operations import GELU, SIGMOID, SILU, SWIGLU_OAI
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 
@@ -85,6 +85,26 @@ def test_one_gate_for_several_neighbours(machine: Machine, span: int) -> None:
     machine.operations.glu(machine.put(gate), out, out, up.size, SIGMOID, span)
     expected = reference.sigmoid(gate).repeat(span) * up
     assert (np.abs(machine.get(out) - expected) <= 20 * EPS * np.abs(expected)).all()
+
+
+def test_swiglu_oai(machine: Machine) -> None:
+    gate, up = random(2, 301) * 6, random(2, 301, seed=1) * 6
+    gate[0, :4], up[0, :4] = [-60, 7, np.inf, np.nan], [-np.inf, np.inf, 2, 3]
+    out = machine.put(gate)
+    machine.operations.glu(out, machine.put(up), out, gate.size, SWIGLU_OAI)
+    expected, got = reference.swiglu_oai(gate, up), machine.get(out)
+    bound = (14 + 6 * 1.702 * np.minimum(np.abs(gate), 90)) * EPS * (np.abs(expected) + EPS) + 1e-30
+    wrong = ~(np.abs(got - expected) <= bound)
+    assert np.flatnonzero(wrong).tolist() == [3] and np.isnan(got[0, 3])
+
+
+def test_soft_cap(machine: Machine) -> None:
+    x = random(3, 87) * 80
+    x[0, :2] = [np.inf, -np.inf]
+    out = machine.put(x)
+    machine.operations.soft_cap(out, out, x.size, 30.0)
+    expected = 30 * np.tanh(x.astype(np.float64) / 30)
+    assert (np.abs(machine.get(out) - expected) <= 6 * EPS * np.abs(expected)).all()
 
 
 def test_elementwise(machine: Machine) -> None:
