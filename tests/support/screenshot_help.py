@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def help_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     window = context.window
     window.show_page("welcome")
     page = window.page("welcome")
-    stage.settle(0.6)
+    _settle_until(stage, page.facts.count)  # this computer's own facts would come in between
     models = recommend(read_catalogue(FOLDER / "catalogue.json"), Memories(32 * GB, 60e9))
     facts = (
         memory_fact(32 * GB),
@@ -71,7 +72,7 @@ def help_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     stage.settle(0.1)
     yield "preferences-help", window
     window.show_page("doctor")
-    stage.settle(1.0)
+    _settle_until(stage, lambda: len(window.page("doctor").rows))
     window.page("doctor").show_checks(CHECKS)
     stage.settle(0.2)
     yield "doctor", window
@@ -108,6 +109,12 @@ def help_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     stage.settle(0.2)
     yield "after-crash", window
     yield from _failed_starts(stage)
+
+
+def _settle_until(stage: Stage, condition: Callable[[], int]) -> None:
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        stage.settle(0.1)
 
 
 def _failed_starts(stage: Stage) -> Iterator[tuple[str, QWidget]]:
