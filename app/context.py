@@ -123,6 +123,7 @@ class AppContext(QObject):
         self.models.start(after_crash=self.crash_handler.crashed_before)
         self.telemetry.start()
         self.background.run_in_background(_warm_up)
+        self.background.run_in_background(_instruction_set, self._tell_processor)
         if unread := [*self.settings.problems, *filter(None, [self.presets.problem])]:
             self.problems.show(Problem("settings", engine_text("\n".join(unread)), serious=False))
         if self.crash_handler.crashed_before:
@@ -178,6 +179,18 @@ class AppContext(QObject):
             self.placement.live.ask()
         if self.telemetry.snapshot is not None:
             self.own_machine.watch(self.telemetry.snapshot)
+
+    def _tell_processor(self, tier: str) -> None:
+        if tier == "scalar":
+            self.problems.show(
+                Problem(
+                    "processor",
+                    tr("This processor lacks AVX2, so answers will be slow."),
+                    tr("Tessera uses its plainest kernels here."),
+                    tr("Small models work best."),
+                    serious=False,
+                )
+            )
 
     def _tell_crash(self) -> None:
         save = Action(tr("Save a report…"), self._ask_report, keeps_open=True)
@@ -238,6 +251,12 @@ class AppContext(QObject):
             tr("You can go on working. Please report it together with the log."),
         )
         self.main_thread.post(lambda: self.problems.show(problem))
+
+
+def _instruction_set() -> str:
+    from engine.telemetry import doctor
+
+    return doctor.cpu_tier()
 
 
 def _warm_up() -> None:

@@ -1568,6 +1568,10 @@
       <translation>小而快：</translation>
     </message>
     <message>
+      <source>Small models work best.</source>
+      <translation>小模型效果最好。</translation>
+    </message>
+    <message>
       <source>Smaller</source>
       <translation>更小</translation>
     </message>
@@ -1702,6 +1706,10 @@
     <message>
       <source>Tessera is working</source>
       <translation>Tessera 正在工作</translation>
+    </message>
+    <message>
+      <source>Tessera uses its plainest kernels here.</source>
+      <translation>Tessera 在这里使用最基本的内核。</translation>
     </message>
     <message>
       <source>Tessera's own engine</source>
@@ -1882,6 +1890,10 @@
     <message>
       <source>This processor is too old for Tessera: it lacks {features}.</source>
       <translation>这个处理器对 Tessera 来说太旧：缺少 {features}。</translation>
+    </message>
+    <message>
+      <source>This processor lacks AVX2, so answers will be slow.</source>
+      <translation>这个处理器缺少 AVX2，回答会很慢。</translation>
     </message>
     <message>
       <source>Thought for {seconds}</source>

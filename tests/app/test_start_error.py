@@ -124,3 +124,10 @@ def test_a_double_click_on_a_model_opens_it():
     assert parse(["--data-dir", "d", "x.gguf"]).open == Path("x.gguf")
     assert parse(["info", "x.gguf"]).command == "info"
     assert parse([]).open is None
+
+
+def test_a_processor_without_avx2_runs_with_a_warning(start, qtbot, monkeypatch):
+    monkeypatch.setattr("engine.telemetry.doctor.cpu_tier", lambda: "scalar")
+    app = start()
+    qtbot.waitUntil(lambda: any(card.problem.key == "processor" for card in app.page.problem_stack.cards))
+    assert app.context.models.info is not None
