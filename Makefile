@@ -64,11 +64,11 @@ screenshots: build starter
 
 # The bundle, and on Linux a .deb and a single file, in dist/; ARGS=--bundle-only makes the folder alone.
 package: build
+	sh installer/system_libraries.sh package
 	$(PY) installer/package.py $(ARGS)
 
 # The same, tried where nothing of ours is: see installer/package_test.py. Needs root and a Debian mirror.
 package-test: package
-	sh installer/system_libraries.sh package
 	$(PY) installer/package_test.py
 
 check: build

@@ -60,7 +60,7 @@ class SingleInstance(QObject):
         """Ask the process that holds the lock to show its window, with `model`. False where it does not answer."""
         from PySide6.QtNetwork import QLocalSocket
 
-        message = {"open": str(model.resolve()) if model is not None else "", "token": activation_token()}
+        message = {"open": str(model.absolute()) if model is not None else "", "token": activation_token()}
         end = time.monotonic() + CONNECT_MS / 1000
         while True:  # the first one may be starting still: it listens once its window is painted
             socket = QLocalSocket()

@@ -53,7 +53,7 @@ def run_window(folder: DataFolder, model: Path | None = None) -> int:
     install_qt_messages()
     context = AppContext(application, folder, crash_handler)
     if model is not None:
-        context.models.load(model.resolve())
+        context.models.load(model.absolute())
     elif is_first:
         context.window.show_page("welcome")
     context.window.first_painted.connect(lambda: instance.listen(context.second_start))

@@ -78,7 +78,9 @@ REQUIRED = (
     "PySide6/Qt/plugins/platforms/libqxcb.so", "PySide6/Qt/plugins/platforms/libqoffscreen.so",
     "PySide6/Qt/plugins/platforms/libqwayland*.so", "PySide6/Qt/plugins/wayland-shell-integration/libxdg-shell.so",
     "PySide6/Qt/plugins/imageformats/libqsvg.so", "PySide6/Qt/plugins/platformthemes/libqxdgdesktopportal.so",
-    "PySide6/Qt/translations/qtbase_zh_CN.qm", "PySide6/Qt/plugins/tls/libqopensslbackend.so", "libxcb-cursor.so.0",
+    "PySide6/Qt/translations/qtbase_zh_CN.qm", "PySide6/Qt/plugins/tls/libqopensslbackend.so",
+    "libxcb-cursor.so.0", "libxcb-icccm.so.4",
+    "libxcb-keysyms.so.1", "libxcb-image.so.0", "libxcb-render-util.so.0", "libxkbcommon-x11.so.0", "libgomp.so.1",
 )  # fmt: skip
 FORBIDDEN = ("*torch*", "*nvrtc*", "*Quick*", "*Qml*", "*WebEngine*", "*.cpp", "*/tests/*", "*.gguf")
 

@@ -21,6 +21,12 @@ if [ "${1:-}" = test ]; then
   [ -e /usr/include/simde/x86/avx512.h ] || missing="$missing libsimde-dev"
 fi
 if [ "${1:-}" = package ]; then
+  # What Qt needs on an X server, to be taken into the bundle.
+  need libxcb-icccm.so.4 libxcb-icccm4
+  need libxcb-image.so.0 libxcb-image0
+  need libxcb-keysyms.so.1 libxcb-keysyms1
+  need libxcb-render-util.so.0 libxcb-render-util0
+  need libxkbcommon-x11.so.0 libxkbcommon-x11-0
   command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
   command -v Xvfb >/dev/null 2>&1 || missing="$missing xvfb"
   command -v xmessage >/dev/null 2>&1 || missing="$missing x11-utils"
