@@ -18,10 +18,12 @@ TIMEOUT_SECONDS = 300.0
 def run(options: argparse.Namespace) -> int:
     """0: answered. 1: the reason is on standard error. Times count from the start of the process."""
     from app.window import make_application
+    from engine.hub.starter import find_starter_model
 
     application = make_application()
+    model = options.model or find_starter_model()  # the bundle has one of its own, and finds it by itself
     with tempfile.TemporaryDirectory(prefix="tessera-smoke-") as folder:
-        return _Smoke(application, Path(folder), options.model).run()
+        return _Smoke(application, Path(folder), model).run()
 
 
 class _Smoke:
@@ -51,12 +53,13 @@ class _Smoke:
             self._say(f"{Path(context.models.info.path).name} loaded, {context.models.info.engine} engine")  # type: ignore[union-attr]
             finished: list[object] = []
             context.session.finished.connect(finished.append)
+            context.session.set_parameters({"temperature": 0.0})  # the most likely words: the same ones everywhere
             context.session.send(QUESTION)
             if not self._wait(lambda: bool(finished)):
                 return self._fail("no answer came")
             answer = context.session.path()[-1]
             if not answer.content.strip() or self._problems:
-                return self._fail("the answer is empty or failed")
+                return self._fail(f"the answer is empty or failed: {answer.status.value} {answer.details}")
             self._say(f"answered: {answer.content.strip()[:80]!r}")
             return 0
         finally:
