@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engine.messages import GenerationRequest, ModelInfo, TimelineTold
+from engine.placement.pins import Pin
 from engine.telemetry.residency import ResidencySnapshot
 
 
@@ -31,6 +32,9 @@ class Backend(Protocol):
 
     def set_budget(self, gpu_bytes: int) -> None:
         """Begins to change what is on the device; `step` goes on with it. EngineError where nothing can be changed."""
+
+    def set_pins(self, pins: frozenset[Pin]) -> None:
+        """Begins to move what is pinned where it is not; without effect where nothing can be moved."""
 
     def residency(self) -> ResidencySnapshot | None:
         """What lies where; None where the backend does not know."""

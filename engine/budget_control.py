@@ -11,7 +11,9 @@ from engine.messages import ErrorInfo, Event, MigrationProgress, PlacementChange
 from engine.placement.budget import Budget
 from engine.placement.costs import Workload
 from engine.placement.expert_curves import prefill_split
+from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device as Side
+from engine.placement.pins import Pin, Pins
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
@@ -71,6 +73,28 @@ class BudgetControl:
             raise EngineError("A budget cannot be negative.", done="Nothing was changed.")
         self._next = gpu_bytes, time.perf_counter()
 
+    def set_pins(self, pins: frozenset[Pin]) -> None:
+        """A new plan for the present budget, with what is pinned as it is pinned; or an error, and the pins before."""
+        before, budget = self.planner, self.executor.device.memory.limit
+        try:
+            self.planner = self._planner(before.hardware, before.times.heat, Pins.of(pins))
+            self.planner.plan(Budget(budget))
+        except EngineError as error:
+            self.planner = before
+            self.emit(PlacementRolledBack(budget, ErrorInfo.from_exception(error), self.snapshot()))
+            return
+        for bank in self.planner.banks:
+            wanted, unwanted = (self.planner.pins.experts(bank.key, on_gpu=there) for there in (True, False))
+            self.executor.heat.pin(bank.key, wanted, unwanted)
+        if self._next is None and self._migration is None:
+            self.set_budget(budget)
+
+    def _planner(self, hardware: HardwareProfile, heat: Heat | None, pins: Pins) -> Planner:
+        old = self.planner
+        planner = Planner(old.shape, hardware, old.work, old.mode, heat, pins)
+        planner.overhead = old.overhead
+        return planner
+
     def advance(self) -> None:
         """One migration step. Tells of progress, and of the end. Plans anew where steps are not as fast as planned."""
         if not self.is_busy:
@@ -96,8 +120,7 @@ class BudgetControl:
             return
         began = time.perf_counter()
         old, budget = self.planner, self.executor.device.memory.limit
-        self.planner = Planner(old.shape, corrected(old.hardware, factors), old.work, old.mode, old.times.heat)
-        self.planner.overhead = old.overhead
+        self.planner = self._planner(corrected(old.hardware, factors), old.times.heat, old.pins)
         plan = self.planner.plan(Budget(budget))
         self.replans += 1
         self._pace = self._pace_of(plan, time.perf_counter() - began)

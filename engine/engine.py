@@ -33,10 +33,12 @@ from engine.messages import (
     PlacementRolledBack,
     ResidencyTold,
     SetBudget,
+    SetPins,
     Shutdown,
     TimelineTold,
     UnloadModel,
 )
+from engine.placement.pins import Pin
 from engine.telemetry.residency import ResidencySnapshot
 
 
@@ -115,6 +117,8 @@ class Engine:
                     self._backend.abort(request_id)
             case SetBudget(gpu_bytes):
                 self._set_budget(gpu_bytes)
+            case SetPins(pins):
+                self._set_pins(pins)
             case AskResidency():
                 self._emit(ResidencyTold(self._residency()))
             case AskTimeline():
@@ -155,6 +159,10 @@ class Engine:
         except Exception as failure:
             residency = self._residency() or ResidencySnapshot("", 0, 0)
             self._emit(PlacementRolledBack(gpu_bytes, _describe(failure), residency))
+
+    def _set_pins(self, pins: frozenset[Pin]) -> None:
+        if self._backend is not None:
+            self._backend.set_pins(pins)
 
     def _residency(self) -> ResidencySnapshot | None:
         return self._backend.residency() if self._backend is not None else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.errors import EngineError, ReportedError
+from engine.placement.pins import Pin
 from engine.telemetry.residency import ResidencySnapshot
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -110,6 +111,14 @@ class SetBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPins:
+    """What is to be on the device, or in RAM, whatever a plan would say; the latest set counts. Experts follow with the
+    next tokens; what finds no room is told by PlacementRolledBack."""
+
+    pins: frozenset[Pin] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class AskResidency:
     """Asks for a ResidencyTold."""
 
@@ -124,7 +133,7 @@ class Shutdown:
     pass
 
 
-Command = LoadModel | UnloadModel | Generate | Abort | SetBudget | AskResidency | AskTimeline | Shutdown
+Command = LoadModel | UnloadModel | Generate | Abort | SetBudget | SetPins | AskResidency | AskTimeline | Shutdown
 
 
 # --- events ---------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from engine.messages import (
 )
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
+from engine.placement.pins import Pin
 from engine.placement.shape import ModelShape
 from engine.runtime.devices.open import choose_device, open_device
 from engine.runtime.devices.streams import Span
@@ -125,6 +126,10 @@ class NativeBackend:
                 remedy="Load it again with a device.",
             )
         self.control.set_budget(gpu_bytes)
+
+    def set_pins(self, pins: frozenset[Pin]) -> None:
+        if self.control is not None:
+            self.control.set_pins(pins)
 
     def residency(self) -> ResidencySnapshot | None:
         return self.control.snapshot() if self.control is not None else None

@@ -1,7 +1,7 @@
 """`python -m tests.update_translations`: bring the translation files up to date with the source.
 
 New strings are added as unfinished, strings that are gone are dropped, translations are kept. In what the engine says
-(engine_*.ts) the values {} of a source are {0}, {1} … in its translation, in any order.
+(engine_*.ts) the values {} of a source are {} in its translation too, or {0}, {1} … where they stand in another order.
 """
 
 from __future__ import annotations

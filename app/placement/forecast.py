@@ -13,6 +13,7 @@ from engine.placement.costs import Workload
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.heat import RecordedHeat
 from engine.placement.items import model_items
+from engine.placement.pins import Pins
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
@@ -75,17 +76,29 @@ class Forecast:
         self.planner = Planner(shape, hardware, work, heat=heat)
         if overhead is not None:
             self.planner.overhead = overhead
+        self._heat = heat
+        self._pinned: Planner | None = None  # made for the pins that were asked for last
         self._ram = ram
         self._safe = recommended_budget(hardware, taken).gpu_bytes
         limit = ram_limit(Budget(0, ram), hardware)
         known = recorded if heat is not None else None
         self.outlook = Outlook(shape, hardware, work, self._marks(), self._curve(), limit, known)
 
-    def preview(self, budget: int) -> Preview:
+    def preview(self, budget: int, pins: Pins | None = None) -> Preview:
+        """Pins bind the plan alone: marks and curve are those of the model."""
         try:
-            return Preview(budget, self.planner.plan(Budget(budget, self._ram)))
+            return Preview(budget, self._planner(pins or Pins()).plan(Budget(budget, self._ram)))
         except EngineError as error:
             return Preview(budget, None, str(error))
+
+    def _planner(self, pins: Pins) -> Planner:
+        if not pins:
+            return self.planner
+        if self._pinned is None or self._pinned.pins != pins:
+            free = self.planner
+            self._pinned = Planner(free.shape, free.hardware, free.work, heat=self._heat, pins=pins)
+            self._pinned.overhead = free.overhead
+        return self._pinned
 
     def _choose(self, budget: int) -> Choice:
         return self.planner.choose(gpu_limit(Budget(budget), self.planner.hardware))

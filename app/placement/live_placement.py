@@ -17,8 +17,10 @@ from engine.messages import (
     PlacementRolledBack,
     ResidencyTold,
     SetBudget,
+    SetPins,
     TimelineTold,
 )
+from engine.placement.pins import Pin
 from engine.telemetry.residency import ResidencySnapshot
 
 MiB = 1 << 20
@@ -54,6 +56,10 @@ class LivePlacement(QObject):
             self.progress = MigrationProgress(budget, 0, 0)
             self._client.send(SetBudget(budget))
             self.progressed.emit()
+
+    def set_pins(self, pins: frozenset[Pin]) -> None:
+        if self._has_device:
+            self._client.send(SetPins(pins))
 
     def cancel(self) -> None:
         """Back to the budget that was in force."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -19,9 +19,11 @@ from app.placement.map_cells import Cell, MapCells, Places
 from app.placement.map_colors import Levels
 from app.placement.map_table import PLACE_WORDS, MapTable, MapTableModel
 from app.placement.map_view import MapView
+from app.placement.pin_menu import pin_menu, pinned
 from app.placement.words import gib
 from app.theme.theme import Theme
 from app.translation import engine_text, tr
+from engine.placement.pins import Pins
 from engine.placement.plan import PlacementPlan
 
 FACTS = 36  # pixels for two lines, so that nothing below moves when they change
@@ -72,6 +74,10 @@ def _between(theme: Theme, token: str, share: float):
 
 
 class MapCard(QFrame):
+    """Pressing a cell opens its menu: where its owner wants it."""
+
+    pin_requested = Signal(str, int, object)  # key of the item or bank, expert or -1, True: GPU, False: RAM, None
+
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("card")
@@ -83,6 +89,8 @@ class MapCard(QFrame):
         self.view = MapView(theme, self)
         self.view.describe = self.describe
         self.view.cell_changed.connect(self._show_cell)
+        self.view.cell_pressed.connect(self._open_menu)
+        self._pins = Pins()
         self._table: MapTable | None = None
         self.stack = QStackedWidget(self)
         self.stack.addWidget(self.view)
@@ -147,9 +155,20 @@ class MapCard(QFrame):
         items = {placed.item.key: engine_text(placed.reason) for placed in plan.items}
         self._reasons = items | {placed.bank.key: engine_text(placed.reason) for placed in plan.experts}
 
+    def show_pins(self, pins: Pins) -> None:
+        self._pins = pins
+        cells = self._cells.cells_of(pins) if self._cells is not None and pins else []
+        self.view.show_pins(cells)
+
+    def _open_menu(self, cell: Cell, at: QPoint) -> None:
+        menu = pin_menu(cell, self._pins, lambda to: self.pin_requested.emit(cell.item, cell.expert, to), self)
+        menu.popup(at)
+
     def show_hint(self, words: str) -> None:
         """What stands below while no cell is under the pointer."""
-        self.hint = words or tr("Point at a cell, or move with the arrow keys: what it is, and why it is there.")
+        self.hint = words or tr(
+            "Point at a cell, or move with the arrow keys: what it is, and why it is there. Press it to pin it."
+        )
         self.facts.setText(self.hint)
 
     def describe(self, cell: Cell) -> str:
@@ -159,6 +178,8 @@ class MapCard(QFrame):
             parts.append(tr("used by every token"))
         elif self._use is not None:
             parts.append(tr("recent uses {count}", count=f"{self._use[cell.row, cell.column]:.1f}"))
+        if cell.expert >= 0 and (there := pinned(cell, self._pins)) is not None:
+            parts.append(tr("kept on the GPU by you") if there else tr("kept in RAM by you"))
         reason = self._reasons.get(cell.item, "")
         return "  ·  ".join(part for part in parts if part) + (f"\n{reason}" if reason else "")
 
@@ -171,6 +192,7 @@ class MapCard(QFrame):
         if self._table is None:
             self._table = MapTable(self.stack)
             self._table.rows.show_cells(self._cells)
+            self._table.cell_pressed.connect(self._open_menu)
             self.stack.addWidget(self._table)
         return self._table
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.placement.items import Device, ItemKind, model_items
+from engine.placement.pins import Pins
 from engine.placement.plan import PlacementPlan
 from engine.placement.shape import ModelShape, TensorShape
 
@@ -87,6 +88,15 @@ class MapCells:
             return None
         types = " + ".join(dict.fromkeys(matrix.type_name for matrix in bank.matrices))
         return Cell(row, column, f"blk.{bank.layer} expert {expert}", types, bank.expert_bytes, bank.key, expert)
+
+    def cells_of(self, pins: Pins) -> list[tuple[int, int]]:
+        """Row and column of everything that is pinned."""
+        found = [at for at, cell in self.tensors.items() if pins.item(cell.item) is not None]
+        for pin in pins.all:
+            row = self._bank_rows.get(pin.key)
+            if row is not None and pin.expert >= 0:
+                found.append((row, self.tensor_columns + pin.expert))
+        return sorted(found)
 
     # --- places -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.placement.map_cells import DISK, GPU, MOVING, RAM, Cell, MapCells, Places
@@ -47,6 +47,9 @@ class MapTableModel(QAbstractTableModel):
         if self._cells:
             self.dataChanged.emit(self.index(0, 3), self.index(len(self._cells) - 1, 5))
 
+    def cell(self, row: int) -> Cell:
+        return self._cells[row]
+
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
         return 0 if parent.isValid() else len(self._cells)
 
@@ -85,6 +88,8 @@ class MapTableModel(QAbstractTableModel):
 
 
 class MapTable(QTableView):
+    cell_pressed = Signal(object, object)  # Cell, and where on the screen
+
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("modelsTable")
@@ -96,6 +101,7 @@ class MapTable(QTableView):
         self.setShowGrid(False)
         self.setWordWrap(False)
         self.setTabKeyNavigation(False)
+        self.activated.connect(self._activated)
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(28)
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
@@ -104,3 +110,7 @@ class MapTable(QTableView):
         for column, width in enumerate((210, 120, 78, 64, 96)):
             self.setColumnWidth(column, width)
         self.setFixedHeight(400)
+
+    def _activated(self, index: Index) -> None:
+        at = self.viewport().mapToGlobal(self.visualRect(index).bottomLeft())
+        self.cell_pressed.emit(self.rows.cell(index.row()), at)

@@ -36,6 +36,7 @@ class MapView(QAbstractScrollArea):
     such cells are drawn in squares of the colour of moving and that of their goal."""
 
     cell_changed = Signal(object)  # Cell or None: under the cursor
+    cell_pressed = Signal(object, object)  # Cell, and where on the screen: by the mouse or a key
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,6 +52,7 @@ class MapView(QAbstractScrollArea):
         self._places: Places | None = None
         self._ghost: Places | None = None
         self._levels: Levels | None = None
+        self._pinned: list[tuple[int, int]] = []
         self._grid: MapGrid | None = None
         self._image: QImage | None = None
         self._pixels: np.ndarray | None = None  # the image's memory
@@ -77,6 +79,12 @@ class MapView(QAbstractScrollArea):
         """Where the cells are now, how recently each was used, and where they would go."""
         self._places, self._levels, self._ghost = places, levels, ghost
         self._forget_image()
+
+    def show_pins(self, cells: list[tuple[int, int]]) -> None:
+        """Rows and columns of what stays where its owner wants it."""
+        if cells != self._pinned:
+            self._pinned = cells
+            self.viewport().update()
 
     @property
     def zoom(self) -> float:
@@ -201,10 +209,21 @@ class MapView(QAbstractScrollArea):
                 view = self.viewport().size()
                 self._labels = MapLabels(self._theme, self._cells, self._grid, self._scale, self._offset(), view)
             self._labels.paint(painter)
+            for pinned in self._pinned:
+                self._draw_pin(painter, pinned)
             for cell, color in ((self._hover, "text"), (self._cursor if self.hasFocus() else None, "accent")):
                 if cell is not None:
                     self._draw_frame(painter, cell, color)
         painter.end()
+
+    def _draw_pin(self, painter: QPainter, cell: tuple[int, int]) -> None:
+        """A dot in the cell's middle, or the whole of a cell that is no larger."""
+        box = self.cell_box(*cell)
+        size = min(box.width(), box.height(), 5.0)
+        dot = QRectF(0, 0, size, size)
+        dot.moveCenter(box.center())
+        painter.fillRect(dot.adjusted(-1, -1, 1, 1), self._theme.color("card"))
+        painter.fillRect(dot, self._theme.color("text"))
 
     def _draw_frame(self, painter: QPainter, cell: tuple[int, int], color: str) -> None:
         box = self.cell_box(*cell)
@@ -233,6 +252,11 @@ class MapView(QAbstractScrollArea):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         self._set_hover(self.cell_at(event.position()))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        cell = self.cell_at(event.position())
+        if event.button() == Qt.MouseButton.LeftButton and cell is not None:
+            self.cell_pressed.emit(cell, event.globalPosition().toPoint())
 
     def _set_hover(self, cell: Cell | None) -> None:
         hover = None if cell is None else (cell.row, cell.column)
@@ -267,6 +291,10 @@ class MapView(QAbstractScrollArea):
         }
         if event.key() in moves and self._cells is not None:
             self._move_cursor(*moves[Qt.Key(event.key())])
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._cursor is not None:
+            assert self._cells is not None
+            cell, box = self._cells.at(*self._cursor), self.cell_box(*self._cursor)
+            self.cell_pressed.emit(cell, self.viewport().mapToGlobal(box.center().toPoint()))
         elif event.key() in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
             self.zoom_by(1)
         elif event.key() == Qt.Key.Key_Minus:

@@ -59,6 +59,7 @@ class MigrationStrip(QFrame):
         self.bar.setValue(round(1000 * done / total) if total else 0)
         self.bar.setAccessibleName(self.words.text())
         self.button.setText(tr("Cancel"))
+        self.button.show()
         self._lower = 0
         self.rest.hide()
         self.bar.show()
@@ -74,6 +75,7 @@ class MigrationStrip(QFrame):
         self.rest.setText(" ".join(part for part in parts if part))
         self.rest.show()
         self.bar.hide()
+        self.button.setVisible(event.error.kind != "PinError")  # less memory would not help
         self.button.setText(tr("Try {size} lower", size=gib(event.gpu_bytes - self._lower).replace(".0", "")))
         self.show()
 

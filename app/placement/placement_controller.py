@@ -6,7 +6,7 @@ The planner is imported by the first plan: it costs as much as the window itself
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from app.placement.own_machine import OwnMachine
 from app.settings.values import Settings
 from app.translation import error_text
 from engine.errors import EngineError
+from engine.placement.pins import Pins
 
 if TYPE_CHECKING:
     from app.placement.forecast import Forecast, Outlook, Preview
@@ -47,6 +48,7 @@ class Wish:
     taken: int = 0
     device: str = ""  # that the model runs on beside the processor
     overhead: int | None = None
+    pins: Pins = field(default_factory=Pins)
     rates: int = 0  # how often this machine has been measured
 
     @property
@@ -128,6 +130,16 @@ class PlacementController(QObject):
             self.live.set_budget(budget)
         elif self._wish is not None and self._wish.machine == THIS_MACHINE:
             self._settings.set("gpu_budget", budget // MiB)
+
+    def set_pin(self, key: str, expert: int, on_gpu: bool | None) -> None:
+        """An item (`expert` -1) or an expert to the GPU, into RAM, or wherever the plan puts it. Until the model is
+        unloaded; what runs follows, where this is what is shown."""
+        if self._wish is None:
+            return
+        pins = self._wish.pins.with_pin(key, expert, on_gpu)
+        self._ask(pins=pins)
+        if self._wish.is_live:
+            self.live.set_pins(pins.all)
 
     def set_budget(self, budget: int) -> None:
         """Bytes. The preview follows in some milliseconds; of several waiting wishes only the last is planned."""
@@ -232,7 +244,7 @@ class PlacementController(QObject):
             self._forecast = wish.ground, machine, forecast
         _, machine, forecast = self._forecast
         budget = forecast.outlook.marks.recommended if wish.budget is None else wish.budget
-        return Answer(wish, machine, forecast.outlook, forecast.preview(budget))
+        return Answer(wish, machine, forecast.outlook, forecast.preview(budget, wish.pins))
 
     def _machine(self, wish: Wish, shape: ModelShape, work: Workload) -> Machine:
         from app.placement.machines import emulated, machine_for, with_card

@@ -177,6 +177,7 @@ class PlacementPage(QScrollArea):
         self._telemetry.updated.connect(self._show_now)
         self.budget.context_changed.connect(controller.set_context)
         self.budget.ram_changed.connect(controller.set_ram)
+        self.map.pin_requested.connect(controller.set_pin)
         self.budget.reload_requested.connect(controller.load_with_context)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -236,6 +237,7 @@ class PlacementPage(QScrollArea):
             return
         self.budget.show_preview(answer)
         self._show_measured()
+        self.map.show_pins(answer.wish.pins)
         plan = answer.preview.plan
         if plan is None:
             return

@@ -360,6 +360,10 @@
       <translation>各专家是逐个存放的：这是旧的转换版本，需要较新的版本。</translation>
     </message>
     <message>
+      <source>Experts of layer {} are pinned to the GPU, and their router to RAM.</source>
+      <translation>第 {0} 层的专家被固定到 GPU，而其路由被固定到内存。</translation>
+    </message>
+    <message>
       <source>Fits an 8 GB graphics card whole, and is good at code and reasoning.</source>
       <translation>可完整放入 8 GB 显卡，擅长代码与推理。</translation>
     </message>
@@ -482,6 +486,10 @@
     <message>
       <source>It was tried in a process of its own, so nothing else was affected.</source>
       <translation>这是在单独的进程中尝试的，因此其他部分不受影响。</translation>
+    </message>
+    <message>
+      <source>Its factors for contexts above {} tokens are not used: the context ends there.</source>
+      <translation>未使用其针对超过 {0} 个词元上下文的因子：上下文到此为止。</translation>
     </message>
     <message>
       <source>Keys of an unknown kind: {}{}.</source>
@@ -680,6 +688,10 @@
       <translation>正在准备计算</translation>
     </message>
     <message>
+      <source>Raise the budget, or take a pin away.</source>
+      <translation>请提高预算，或取消一个固定。</translation>
+    </message>
+    <message>
       <source>Reading the header</source>
       <translation>正在读取文件头</translation>
     </message>
@@ -740,6 +752,10 @@
       <translation>请缩短或删除该部分。</translation>
     </message>
     <message>
+      <source>Something is pinned to the GPU and to RAM at once.</source>
+      <translation>有内容同时被固定到 GPU 和内存。</translation>
+    </message>
+    <message>
       <source>Something unexpected went wrong.</source>
       <translation>发生了意外错误。</translation>
     </message>
@@ -762,6 +778,10 @@
     <message>
       <source>Switch it off under Settings, Hub (or unset HF_HUB_OFFLINE) to search and download.</source>
       <translation>请在“设置 → 模型库”中关闭它（或取消设置 HF_HUB_OFFLINE），以便搜索和下载。</translation>
+    </message>
+    <message>
+      <source>Take one of these pins away.</source>
+      <translation>请取消其中一个固定。</translation>
     </message>
     <message>
       <source>Takes {}–{} GiB</source>
@@ -1280,6 +1300,10 @@
       <translation>已有的部分会保留。</translation>
     </message>
     <message>
+      <source>What is pinned to the GPU needs {} more than a budget of {} holds.</source>
+      <translation>固定到 GPU 的内容比预算 {1} 所能容纳的还多 {0}。</translation>
+    </message>
+    <message>
       <source>What was computed from it was thrown away.</source>
       <translation>据此计算的内容已丢弃。</translation>
     </message>
@@ -1472,6 +1496,10 @@
       <translation>在内存中：未使用显存</translation>
     </message>
     <message>
+      <source>in RAM: pinned by you</source>
+      <translation>在内存中：由您固定</translation>
+    </message>
+    <message>
       <source>in RAM: the budget is spent on parts that gain more per byte, or a switch would cost more than it saves</source>
       <translation>在内存中：预算用于每字节收益更高的部分，或者切换设备的代价大于收益</translation>
     </message>
@@ -1606,6 +1634,10 @@
     <message>
       <source>on a larger card </source>
       <translation>在更大的显卡上，</translation>
+    </message>
+    <message>
+      <source>on the GPU: pinned by you</source>
+      <translation>在 GPU 上：由您固定</translation>
     </message>
     <message>
       <source>on the GPU: {}</source>
@@ -1780,6 +1812,10 @@
       <translation>张量名称 {0} 出现了两次</translation>
     </message>
     <message>
+      <source>the tensor of rotary factors has {} values for {} pairs</source>
+      <translation>旋转因子张量有 {0} 个值，对应 {1} 对</translation>
+    </message>
+    <message>
       <source>the tensor “{}” is missing</source>
       <translation>缺少张量“{0}”</translation>
     </message>
@@ -1798,6 +1834,10 @@
     <message>
       <source>the window</source>
       <translation>窗口</translation>
+    </message>
+    <message>
+      <source>the {} rows of “{}” do not divide into gate and up</source>
+      <translation>“{1}”的 {0} 行无法分成 gate 与 up</translation>
     </message>
     <message>
       <source>the {} rows of “{}” do not divide into {} heads</source>
@@ -2308,6 +2348,10 @@
       <translation>{0}：{1} 为 {2}，而必须大于零。</translation>
     </message>
     <message>
+      <source>{}: {} is {}, which our own engine does not compute.</source>
+      <translation>{0}：{1} 为 {2}，我们自己的引擎无法计算。</translation>
+    </message>
+    <message>
       <source>{}: {} is {}, whose fourth part is not supported.</source>
       <translation>{0}：{1} 为 {2}，其第四部分不受支持。</translation>
     </message>
@@ -2356,10 +2400,6 @@
       <translation>“{0}”可以是 {1}，而不是 {2}。</translation>
     </message>
     <message>
-      <source>“{}” has {} values for {} pairs</source>
-      <translation>“{0}”有 {1} 个值，对应 {2} 对</translation>
-    </message>
-    <message>
       <source>“{}” holds a value that is not above zero</source>
       <translation>“{0}”含有不大于零的值</translation>
     </message>
@@ -2386,6 +2426,10 @@
     <message>
       <source>“{}” needs a value like {}, not {}.</source>
       <translation>“{0}”需要形如 {1} 的值，而不是 {2}。</translation>
+    </message>
+    <message>
+      <source>“{}” of {} does not divide into {} + 2 × {} heads</source>
+      <translation>大小为 {1} 的“{0}”无法分成 {2} + 2 × {3} 个头</translation>
     </message>
   </context>
 </TS>

@@ -772,6 +772,14 @@
       <translation>KV 缓存</translation>
     </message>
     <message>
+      <source>Keep in RAM</source>
+      <translation>保留在内存中</translation>
+    </message>
+    <message>
+      <source>Keep on the GPU</source>
+      <translation>保留在 GPU 上</translation>
+    </message>
+    <message>
       <source>Key</source>
       <translation>键</translation>
     </message>
@@ -1252,8 +1260,8 @@
       <translation>请连同日志一起报告。</translation>
     </message>
     <message>
-      <source>Point at a cell, or move with the arrow keys: what it is, and why it is there.</source>
-      <translation>指向一个格子，或用方向键移动：可看到它是什么，以及为何在那里。</translation>
+      <source>Point at a cell, or move with the arrow keys: what it is, and why it is there. Press it to pin it.</source>
+      <translation>指向一个格子，或用方向键移动：可看到它是什么以及原因。按下即可固定它。</translation>
     </message>
     <message>
       <source>Precise</source>
@@ -2120,6 +2128,10 @@
       <translation>模型应保存在哪里？</translation>
     </message>
     <message>
+      <source>Where the plan puts it</source>
+      <translation>由方案决定</translation>
+    </message>
+    <message>
       <source>Whether the model thinks before it answers. Only some models let it be chosen.</source>
       <translation>模型在回答前是否思考。只有部分模型允许选择。</translation>
     </message>
@@ -2270,6 +2282,14 @@
     <message>
       <source>interrupted</source>
       <translation>被中断</translation>
+    </message>
+    <message>
+      <source>kept in RAM by you</source>
+      <translation>由您保留在内存中</translation>
+    </message>
+    <message>
+      <source>kept on the GPU by you</source>
+      <translation>由您保留在 GPU 上</translation>
     </message>
     <message>
       <source>largest safe {size}</source>

@@ -26,7 +26,9 @@ _ON_GPU = {
 _MIN_CONTEXT = 512
 
 
-def item_reason(item: PlacementItem, on_gpu: bool, gpu_in_use: bool) -> str:
+def item_reason(item: PlacementItem, on_gpu: bool, gpu_in_use: bool, pin: bool | None = None) -> str:
+    if pin is not None:
+        return "on the GPU: pinned by you" if on_gpu else "in RAM: pinned by you"
     if item.kind is ItemKind.EMBEDDING:
         return "in RAM: a token reads a single row of it"
     if on_gpu:

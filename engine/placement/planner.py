@@ -25,7 +25,8 @@ from engine.placement.chain import DeviceChain
 from engine.placement.costs import Workload
 from engine.placement.expert_curves import ExpertCurve, convex_gains
 from engine.placement.hardware.profile import HardwareProfile
-from engine.placement.items import Device, ItemKind
+from engine.placement.items import Device, ExpertBank, ItemKind, PlacementItem
+from engine.placement.pins import PinError, Pins
 from engine.placement.plan import MemoryUse, Mode, Placed, PlacedExperts, PlacementPlan
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, Heat, StepTimes
@@ -34,6 +35,8 @@ from engine.placement.step_times import Choice, Heat, StepTimes
 _SHARES = 16
 # LEAST_MEMORY keeps at least this share of the decode speed that the whole budget would give.
 KEPT_SPEED = 0.85
+# What an item costs that is pinned to the GPU and is not there: more than any step takes.
+_ASTRAY_SECONDS = 1e6
 
 IntArray = npt.NDArray[np.int64]
 
@@ -59,7 +62,9 @@ class Planner:
         work: Workload | None = None,
         mode: Mode = Mode.DECODE,
         heat: Heat | None = None,
+        pins: Pins | None = None,
     ) -> None:
+        self.pins = pins or Pins()
         self.shape = shape
         self.hardware = hardware
         self.work = work or Workload()
@@ -70,6 +75,7 @@ class Planner:
         self.state_bytes = [i.state_bytes(self.work.context, self.work.value_bytes) for i in self.items]
         self.sizes = [i.bytes + s for i, s in zip(self.items, self.state_bytes, strict=True)]
         self.overhead = gpu_overhead(shape, self.work) if hardware.gpu else 0
+        self._pinned = [self._pin_of(item) for item in self.items]
 
     def plan(self, budget: Budget) -> PlacementPlan:
         """The best placement within a budget. ModelDoesNotFitError where the RAM is too small for the rest."""
@@ -82,7 +88,13 @@ class Planner:
         return plan
 
     def choose(self, limit: int) -> Choice:
-        """The fastest placement within `limit` bytes of GPU memory, all told."""
+        """The fastest placement within `limit` bytes of GPU memory, all told. PinError where the pins find no room."""
+        best = self._fastest(limit)
+        if self.pins:
+            self._check_pins(best, limit)
+        return best
+
+    def _fastest(self, limit: int) -> Choice:
         capacity = limit - self.overhead
         best = self._cpu_only
         if self.hardware.gpu is None or capacity <= 0:
@@ -99,6 +111,38 @@ class Planner:
                 best = Choice(candidate.on_gpu, tuple(slots.tolist()), seconds)
         return best
 
+    # --- pins -------------------------------------------------------------------------------------------------
+
+    def _pin_of(self, item: PlacementItem) -> bool | None:
+        """Experts on the GPU want their router there."""
+        pin = self.pins.item(item.key)
+        index = self.times.bank_after(item)
+        if index is None or not self.pins.experts(self.banks[index].key, on_gpu=True):
+            return pin
+        if pin is False:
+            raise PinError(
+                f"Experts of layer {item.layer} are pinned to the GPU, and their router to RAM.",
+                done="Nothing was changed.",
+                remedy="Take one of these pins away.",
+            )
+        return True
+
+    def _check_pins(self, choice: Choice, limit: int) -> None:
+        missing = sum(
+            size
+            for size, pin, there in zip(self.sizes, self._pinned, choice.on_gpu, strict=True)
+            if pin is True and not there
+        )
+        for bank, slots in zip(self.banks, choice.slots, strict=True):
+            missing += max(0, len(self.pins.experts(bank.key, on_gpu=True)) - slots) * bank.expert_bytes
+        if missing:
+            short, held = explain.gib(missing), explain.gib(limit)
+            raise PinError(
+                f"What is pinned to the GPU needs {short} more than a budget of {held} holds.",
+                done="Nothing was changed.",
+                remedy="Raise the budget, or take a pin away.",
+            )
+
     # --- choices ----------------------------------------------------------------------------------------------
 
     @property
@@ -106,7 +150,8 @@ class Planner:
         return self.mode is not Mode.PREFILL
 
     def _timed(self, choice: Choice) -> Choice:
-        return replace(choice, seconds=self.times.seconds(choice, decode=self._decode))
+        astray = sum(pin is True and not there for pin, there in zip(self._pinned, choice.on_gpu, strict=True))
+        return replace(choice, seconds=self.times.seconds(choice, decode=self._decode) + astray * _ASTRAY_SECONDS)
 
     @cached_property
     def _cpu_only(self) -> Choice:
@@ -115,9 +160,19 @@ class Planner:
     @cached_property
     def _chain(self) -> DeviceChain:
         times = self.times.decode if self._decode else self.times.prefill
-        pinned = [item.kind is ItemKind.EMBEDDING for item in self.items]
         switch = self.times.switch_seconds(decode=self._decode)
-        return DeviceChain(times.beside_gpu, times.gpu, self.sizes, pinned, switch)
+        here = [
+            seconds + (_ASTRAY_SECONDS if pin is True else 0.0)
+            for seconds, pin in zip(times.beside_gpu, self._pinned, strict=True)
+        ]
+        return DeviceChain(here, times.gpu, self.sizes, self._stays, switch)
+
+    @cached_property
+    def _stays(self) -> list[bool]:
+        """What is never on the GPU: a token reads one row of the embedding."""
+        return [
+            item.kind is ItemKind.EMBEDDING or pin is False for item, pin in zip(self.items, self._pinned, strict=True)
+        ]
 
     @cached_property
     def _slot_order(self) -> tuple[IntArray, IntArray]:
@@ -129,13 +184,23 @@ class Planner:
         for bank, curve in zip(self.banks, self.times.curves, strict=True):
             if id(curve) not in gains_of:
                 gains_of[id(curve)] = self._gains(curve)
-            gains.append(gains_of[id(curve)] / max(1, bank.expert_bytes))
+            gains.append(self._bounded(gains_of[id(curve)] / max(1, bank.expert_bytes), bank))
         banks = [np.full(len(saved), index) for index, saved in enumerate(gains)]
         numbers = [np.arange(len(saved)) for saved in gains]
         order = np.lexsort((np.concatenate(banks), np.concatenate(numbers), -np.concatenate(gains)))
         bank_of = np.concatenate(banks)[order]
         each = np.array([bank.expert_bytes for bank in self.banks], np.int64)
         return bank_of, each[bank_of]
+
+    def _bounded(self, gains: npt.NDArray[np.float64], bank: ExpertBank) -> npt.NDArray[np.float64]:
+        """Slots for pinned experts come first; there are none for those that stay in RAM."""
+        if not self.pins:
+            return gains
+        least = len(self.pins.experts(bank.key, on_gpu=True))
+        most = bank.count - len(self.pins.experts(bank.key, on_gpu=False))
+        bounded = gains[:most].copy()
+        bounded[:least] = np.inf
+        return bounded
 
     def _gains(self, curve: ExpertCurve) -> npt.NDArray[np.float64]:
         return convex_gains(curve.decode if self._decode else curve.prefill)
@@ -145,7 +210,7 @@ class Planner:
         whole = self._chain.all_bytes
         shares = range(1, _SHARES + 1) if self.banks else (_SHARES,)
         choices = [self._chain.on_gpu(whole * share // _SHARES) for share in shares]
-        choices.append(tuple(item.kind is not ItemKind.EMBEDDING for item in self.items))
+        choices.append(tuple(not stays for stays in self._stays))
         return [self._candidate(on_gpu) for on_gpu in dict.fromkeys(choices)]
 
     def _candidate(self, on_gpu: tuple[bool, ...]) -> _Candidate:
@@ -192,8 +257,8 @@ class Planner:
     def _build(self, choice: Choice, limit: int, budget: Budget) -> PlacementPlan:
         uses_gpu = choice.uses_gpu
         placed = tuple(
-            Placed(item, Device.GPU if there else Device.CPU, state, explain.item_reason(item, there, uses_gpu))
-            for item, there, state in zip(self.items, choice.on_gpu, self.state_bytes, strict=True)
+            Placed(item, Device.GPU if there else Device.CPU, state, explain.item_reason(item, there, uses_gpu, pin))
+            for item, there, state, pin in zip(self.items, choice.on_gpu, self.state_bytes, self._pinned, strict=True)
         )
         experts = tuple(
             PlacedExperts(
@@ -215,9 +280,13 @@ class Planner:
         )
 
     def _hottest(self, bank: int, slots: int) -> tuple[int, ...]:
-        if self.times.heat is None:
+        key, count = self.banks[bank].key, self.banks[bank].count
+        wanted, unwanted = (self.pins.experts(key, on_gpu=there) for there in (True, False))
+        if self.times.heat is None and not wanted and not unwanted:
             return ()
-        order = np.argsort(-np.asarray(self.times.heat[bank], np.float64), kind="stable")
+        heat = np.zeros(count) if self.times.heat is None else np.array(self.times.heat[bank], np.float64)
+        heat[list(wanted)], heat[list(unwanted)] = np.inf, -np.inf
+        order = np.argsort(-heat, kind="stable")
         return tuple(sorted(int(e) for e in order[:slots]))
 
     def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts]) -> MemoryUse:

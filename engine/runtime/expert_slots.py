@@ -6,7 +6,7 @@ the CPU computes it; so nothing ever waits for the link.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ HALF_LIFE_TOKENS = 128.0
 # computing the expert on the CPU costs memory traffic, so it has to be used several times more to pay.
 ADVANTAGE = 1.5
 MARGIN = 1.0
+PINNED = np.float32(1e30)  # more heat than use ever gives
 
 
 @dataclass(slots=True, eq=False)
@@ -84,12 +85,19 @@ class ExpertHeat:
         self._counts = dict(counts)
         self._rows = {bank: row for row, bank in enumerate(counts)}
         self.values: Heat = np.zeros((len(counts), max(counts.values(), default=0)), np.float32)
+        self._pins: Heat = np.zeros_like(self.values)  # added to the heat where it decides who is where
         self._recorded: Heat = np.zeros_like(self.values)  # uses since `take_record`, not decayed
         self.recorded_tokens = 0
 
     def of(self, bank: str) -> Heat:
         row: Heat = self.values[self._rows[bank]]
         return row
+
+    def pin(self, bank: str, wanted: Iterable[int], unwanted: Iterable[int]) -> None:
+        """From now on, the hottest and the coldest experts of a bank whatever is used."""
+        row = self._pins[self._rows[bank]]
+        row[:] = 0
+        row[list(wanted)], row[list(unwanted)] = PINNED, -PINNED
 
     def note(self, used: Mapping[str, Ids]) -> None:
         """Counts the experts that a step used, [tokens, used] per bank, after its tokens' decay."""
@@ -114,7 +122,8 @@ class ExpertHeat:
 
     def hottest(self, bank: str, count: int, number: int) -> tuple[int, ...]:
         """The `count` most used of a bank's `number` experts; the lower number where two are alike."""
-        return tuple(int(e) for e in np.argsort(-self.of(bank)[:number], kind="stable")[:count])
+        heat = (self.of(bank) + self._pins[self._rows[bank]])[:number]
+        return tuple(int(e) for e in np.argsort(-heat, kind="stable")[:count])
 
     def promotions(self, tables: Mapping[str, SlotTable], limit: int) -> list[Promotion]:
         """Up to `limit` swaps that pay, the most profitable first, one per bank at most."""
@@ -122,11 +131,11 @@ class ExpertHeat:
             return []
         banks = list(tables)
         rows = np.array([self._rows[bank] for bank in banks])
-        heat = self.values[rows]
+        heat = self.values[rows] + self._pins[rows]
         slots = np.zeros(heat.shape, np.int32)
         for row, table in enumerate(tables.values()):
             slots[row, : table.count] = table.slots
-        wanted = np.where(slots < 0, heat, -1.0)
+        wanted = np.where(slots < 0, heat, -PINNED)
         candidates = wanted.argmax(axis=1)
         gains = wanted[np.arange(len(rows)), candidates]
         found: list[tuple[float, Promotion]] = []

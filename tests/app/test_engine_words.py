@@ -31,6 +31,10 @@ def filled(template: str) -> str:
     return template
 
 
+def letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
+
+
 def test_the_languages_are_those_of_the_window():
     assert sorted(path.stem.removeprefix("tessera_") for path in TRANSLATIONS.glob("tessera_*.ts")) == LANGUAGES
 
@@ -41,9 +45,11 @@ def test_every_text_of_the_engine_has_a_translation_with_its_values(language):
     assert sorted(set(engine_texts()) - set(words)) == []
     assert sorted(set(words) - set(engine_texts())) == []
     for source, translation in words.items():
+        if "{}" in translation:  # in the order of the source
+            assert translation.count("{}") == source.count("{}"), source
+            continue
         expected = {str(number) for number in range(source.count("{}"))}
         assert set(re.findall(r"\{(\d)\}", translation)) == expected, source
-        assert "{}" not in translation, source
 
 
 def test_a_collector_that_finds_nothing_would_be_noticed():
@@ -57,7 +63,7 @@ def test_every_text_is_recognised_with_values_in_it(chinese):
     for template in engine_texts():
         told = chinese.translated(filled(template))
         assert told is not None, template
-        assert told == filled(template) or HAN.search(told), template  # names and commands stay
+        assert letters(told) == letters(filled(template)) or HAN.search(told), template  # names and commands stay
         for value in ("qwen3.gguf", "12.5", "blk.0"):
             assert (value in told) == (value in filled(template)), template
 

@@ -25,9 +25,11 @@ from engine.messages import (
     ResidencyTold,
     SamplingParams,
     SetBudget,
+    SetPins,
     TimelineTold,
     TokenEvent,
 )
+from engine.placement.pins import Pin
 from engine.runtime.devices.cuda.find import FoundCard
 from tests.support.tiny_models import TinyModel
 
@@ -119,6 +121,37 @@ def test_a_device_that_is_not_there(client: EngineClient, tiny_models: Write, mo
     monkeypatch.setattr("engine.runtime.devices.open.find_card", lambda: missing)
     with pytest.raises(ReportedError, match=r"no NVIDIA driver.*run it on the processor"):
         client.load(str(tiny_models(MODEL)), LoadOptions(device="cuda", engine="native"))
+
+
+def test_pinned_experts_come_and_stay(client: EngineClient, tiny_models: Write) -> None:
+    load(client, tiny_models(MODEL), 36 << 20)
+    client.send(AskResidency())
+    told = until(client, ResidencyTold)[-1]
+    assert isinstance(told, ResidencyTold) and told.residency is not None
+    bank = next(bank for bank in told.residency.banks if 0 < bank.slots < bank.count)
+    outside = next(expert for expert in range(bank.count) if expert not in bank.residents)
+    inside = bank.residents[0]
+    client.send(SetPins(frozenset({Pin(bank.name, outside, True), Pin(bank.name, inside, False)})))
+    until(client, PlacementChanged)
+    for number in range(20):
+        list(client.stream(replace(request(f"{number}", 20), raw_prompt=f"{number} two three")))
+        client.send(AskResidency())
+        told = until(client, ResidencyTold)[-1]
+        assert isinstance(told, ResidencyTold) and told.residency is not None
+        now = next(found for found in told.residency.banks if found.name == bank.name).residents
+        if outside in now and inside not in now:
+            break
+    assert outside in now and inside not in now
+
+
+def test_pins_without_room_are_refused_and_the_rest_stays(client: EngineClient, tiny_models: Write) -> None:
+    load(client, tiny_models(MODEL), SOME)
+    client.send(SetPins(frozenset(Pin("blk.0.experts", expert, True) for expert in range(8))))
+    refused = until(client, PlacementRolledBack)[-1]
+    assert isinstance(refused, PlacementRolledBack) and refused.error.kind == "PinError"
+    assert "more than a budget" in refused.error.cause
+    finished = list(client.stream(request("after", 4)))[-1]
+    assert isinstance(finished, GenerationFinished) and finished.error is None
 
 
 def timeline(client: EngineClient) -> TimelineTold:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QMenu, QWidget
 
 from engine.messages import (
     ErrorInfo,
@@ -36,6 +37,18 @@ def memory_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
     page.map.as_table.setChecked(True)
     stage.settle(0.5)
     yield "memory-table", stage.context.window
+    page.map.as_table.setChecked(False)
+    cells = page._cells
+    for row, column in ((5, 0), (12, cells.tensor_columns + 100), (13, cells.tensor_columns + 2)):
+        cell = cells.at(row, column)
+        stage.context.placement.set_pin(cell.item, cell.expert, row != 13)
+    stage.settle(0.8)
+    page.map._open_menu(cell, page.map.view.mapToGlobal(QPoint(320, 140)))
+    stage.settle(0.2)
+    yield "memory-pins", stage.context.window
+    menu = next(menu for menu in page.map.findChildren(QMenu) if menu.isVisible())
+    yield "memory-pin-menu", menu
+    menu.close()
     yield "memory-large", _open(stage, "Kimi K2", "kimi-k2-q4_k_m", "RTX 5090", 1024 * GiB)
     yield "memory-dense", _open(stage, "Llama 3.1 8B", "llama-3.1-8b-q4_k_m", "RTX 3060 12GB")
     yield "memory-no-gpu", _open(stage, "Llama 3.1 8B", "llama-3.1-8b-q4_k_m", "")

@@ -30,6 +30,7 @@ from engine.messages import (
     TimelineTold,
 )
 from engine.models.quantization import quantization_name
+from engine.placement.pins import Pin
 
 from .process import ChildProcess
 
@@ -87,6 +88,9 @@ class CompatibilityBackend:
             done="Nothing was changed.",
             remedy="Load the model again with another budget.",
         )
+
+    def set_pins(self, pins: frozenset[Pin]) -> None:
+        """Nothing can be moved."""
 
     def residency(self) -> None:
         """llama.cpp does not tell."""

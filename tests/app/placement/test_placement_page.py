@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QHelpEvent
-from PySide6.QtWidgets import QApplication, QToolTip
+from PySide6.QtWidgets import QApplication, QMenu, QToolTip
 
 from app.placement.budget_slider import BudgetSlider
 from app.placement.map_cells import GPU, RAM
@@ -237,3 +237,60 @@ def test_plans_go_by_what_was_recorded_of_the_experts(open_memory, qtbot):
     levels = memory.page.map.view._levels
     cells = memory.page._cells
     assert levels[1, cells.tensor_columns + 127] > levels[1, cells.tensor_columns]
+
+
+def press(memory, cell, words: str, qtbot) -> None:
+    """The cell's menu, and one of its lines."""
+    view = memory.page.map.view
+    before = memory.answer
+    menus = set(memory.page.map.findChildren(QMenu))
+    view.cell_pressed.emit(cell, QPoint(10, 10))
+    (menu,) = set(memory.page.map.findChildren(QMenu)) - menus
+    next(action for action in menu.actions() if action.text() == words).trigger()
+    menu.close()
+    qtbot.waitUntil(lambda: memory.answer is not before)
+
+
+def test_pressing_a_cell_pins_it(open_memory, qtbot):
+    memory = open_memory()
+    cells = memory.page._cells
+    expert = cells.at(41, cells.tensor_columns + 100)
+    assert memory.page.map.view._places[expert.row, expert.column] == RAM
+    press(memory, expert, "Keep on the GPU", qtbot)
+    assert memory.page.map.view._places[expert.row, expert.column] == GPU
+    assert memory.page.map.view._pinned == [(expert.row, expert.column)]
+    assert "kept on the GPU by you" in memory.page.map.describe(expert)
+    tensor = cells.at(5, 0)
+    press(memory, tensor, "Keep in RAM", qtbot)
+    assert memory.page.map.view._places[tensor.row, tensor.column] == RAM
+    assert "pinned by you" in memory.page.map.describe(tensor)
+    press(memory, expert, "Where the plan puts it", qtbot)
+    press(memory, tensor, "Where the plan puts it", qtbot)
+    assert memory.page.map.view._pinned == []
+
+
+def test_pins_that_find_no_room_are_said(open_memory, qtbot):
+    memory = open_memory()
+    cells = memory.page._cells
+    press(memory, cells.at(1, cells.tensor_columns), "Keep on the GPU", qtbot)
+    memory.controller.set_budget(200 << 20)
+    qtbot.waitUntil(lambda: memory.answer.preview.plan is None)
+    assert "What is pinned to the GPU needs" in memory.page.budget.next_words.text()
+
+
+def test_a_cell_is_pinned_by_keys_and_in_the_table(open_memory, qtbot):
+    memory = open_memory()
+    pressed = []
+    view = memory.page.map.view
+    view.cell_pressed.disconnect()
+    view.cell_pressed.connect(lambda cell, _at: pressed.append(cell))
+    view.setFocus()
+    qtbot.keyClick(view, Qt.Key.Key_Down)
+    qtbot.keyClick(view, Qt.Key.Key_Return)
+    memory.page.map.as_table.click()
+    table = memory.page.map.table
+    table.cell_pressed.disconnect()
+    table.cell_pressed.connect(lambda cell, _at: pressed.append(cell))
+    table.activated.emit(table.rows.index(3, 0))
+    assert [type(cell).__name__ for cell in pressed] == ["Cell", "Cell"]
+    assert pressed[1] is table.rows.cell(3)
