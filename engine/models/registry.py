@@ -26,7 +26,7 @@ from engine.models.qwen2 import QWEN2
 from engine.models.qwen2moe import QWEN2MOE
 from engine.models.qwen3 import QWEN3
 from engine.models.qwen3moe import QWEN3MOE
-from engine.models.qwen3next import QWEN3NEXT, QWEN35MOE
+from engine.models.qwen3next import QWEN3NEXT, QWEN35, QWEN35MOE
 from engine.models.reading import SpecReader
 from engine.models.smollm3 import SMOLLM3
 from engine.models.spec import ModelSpec
@@ -41,6 +41,7 @@ _FAMILIES: dict[str, Family] = {
         QWEN3MOE,
         DEEPSEEK2,
         QWEN3NEXT,
+        QWEN35,
         QWEN35MOE,
         GPT_OSS,
         GEMMA2,

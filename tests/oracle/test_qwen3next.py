@@ -1,4 +1,4 @@
-"""qwen3next and qwen35moe against llama.cpp: both layouts of a file, every path a token can take."""
+"""qwen3next, qwen35 and qwen35moe against llama.cpp: both layouts of a file, every path a token can take."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ Write = Callable[[TinyModel], Path]
 
 NEXT = TinyQwen3Next()
 QWEN35 = TinyQwen3Next("qwen35moe")
+DENSE = TinyQwen3Next("qwen35", "Q4_K_M", layers=3)
 TOKENS = np.random.default_rng(9).integers(0, 512, 96).tolist()
 
 
@@ -52,13 +53,13 @@ def test_every_tier(tiny_models: Write, tier: str) -> None:
     check(tiny_models, replace(NEXT, mix="Q4_K_M"), tier)
 
 
-@pytest.mark.parametrize("batch", [1, 5, 33])
-def test_token_by_token_and_in_parts(tiny_models: Write, batch: int) -> None:
-    path = tiny_models(NEXT)
+@pytest.mark.parametrize(("model", "batch"), [(NEXT, 1), (NEXT, 5), (NEXT, 33), (DENSE, 7), (DENSE, 96)])
+def test_token_by_token_and_in_parts(tiny_models: Write, model: TinyQwen3Next, batch: int) -> None:
+    path = tiny_models(model)
     with LlamaOracle(path, context=256) as oracle:
         theirs = oracle.logits(TOKENS)
     difference = NativeModel(path, threads=2).logits(TOKENS, batch) - theirs
-    limit = bounds(theirs, NEXT.mix, NEXT.layers)
+    limit = bounds(theirs, model.mix, model.layers)
     assert np.sqrt((difference**2).mean()) <= limit.rms
     assert np.abs(difference).max() <= limit.largest
 

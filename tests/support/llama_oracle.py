@@ -27,7 +27,9 @@ def _silent(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
 class LlamaOracle:
     """A model in llama.cpp with a context of `context` tokens."""
 
-    def __init__(self, path: Path | str, *, context: int = 512, threads: int = 1, experts: int = 0) -> None:
+    def __init__(
+        self, path: Path | str, *, context: int = 512, threads: int = 1, experts: int = 0, flash_attention: bool = False
+    ) -> None:
         """With `experts`, the number per layer, `logits_and_experts` can be asked."""
         llama_cpp.llama_log_set(_silent, ctypes.c_void_p())
         llama_cpp.llama_backend_init()
@@ -40,7 +42,9 @@ class LlamaOracle:
         params.n_ctx = context
         params.n_batch = params.n_ubatch = min(context, 512)
         params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        params.flash_attn_type = (
+            llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention else llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        )
         self._ranked: dict[int, list[npt.NDArray[np.int32]]] = {}
         if experts:
             params.cb_eval = self._callback = _expert_callback(self._ranked, experts)
@@ -86,12 +90,16 @@ class LlamaOracle:
         logits = self.logits(tokens)
         return logits, {layer: np.concatenate(parts) for layer, parts in self._ranked.items()}
 
+    def extend(self, token: int, position: int) -> Logits:
+        """Logits [vocabulary] after one more token of the sequence that `logits` began."""
+        return next(iter(self._decode([token], position)))[0]
+
     def greedy(self, prompt: Sequence[int], count: int) -> tuple[list[int], Logits]:
         """`count` greedy tokens after `prompt`, and the logits [count, vocabulary] that they were chosen from."""
         logits = [self.logits(prompt)[-1]]
         tokens = [int(logits[0].argmax())]
         while len(tokens) < count:
-            logits.append(next(iter(self._decode(tokens[-1:], position=len(prompt) + len(tokens) - 1)))[0])
+            logits.append(self.extend(tokens[-1], len(prompt) + len(tokens) - 1))
             tokens.append(int(logits[-1].argmax()))
         return tokens, np.stack(logits)
 

@@ -1,4 +1,4 @@
-"""Tiny models of the families qwen3next and qwen35moe: gated delta nets between layers that attend."""
+"""Tiny models of the families qwen3next, qwen35 and qwen35moe: gated delta nets between layers that attend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.tiny_models import TinyModel, Weight
 class TinyQwen3Next(TinyModel):
     """Every `interval`-th layer attends; the others are delta nets."""
 
-    family: str = "qwen3next"  # or "qwen35moe"
+    family: str = "qwen3next"  # or "qwen35moe", or "qwen35", which has no experts
     interval: int = 2
     head_dim: int = 64
     rotary: int = 32  # of head_dim
@@ -26,7 +26,7 @@ class TinyQwen3Next(TinyModel):
 
     @property
     def has_experts(self) -> bool:
-        return True
+        return self.family != "qwen35"
 
     @property
     def inner(self) -> int:
@@ -47,12 +47,15 @@ class TinyQwen3Next(TinyModel):
             "ssm.state_size": self.state,
             "ssm.time_step_rank": self.value_heads,
             "ssm.group_count": self.key_heads,
-            "expert_count": self.experts,
-            "expert_used_count": self.experts_used,
-            "expert_feed_forward_length": self.feed_forward,
-            "expert_shared_feed_forward_length": self.feed_forward,
         }
-        if self.family == "qwen35moe":
+        if self.has_experts:
+            pairs |= {
+                "expert_count": self.experts,
+                "expert_used_count": self.experts_used,
+                "expert_feed_forward_length": self.feed_forward,
+                "expert_shared_feed_forward_length": self.feed_forward,
+            }
+        if self.family != "qwen3next":
             pairs["rope.dimension_sections"] = [6, 5, 5, 0]
         return {f"{self.family}.{key}": value for key, value in pairs.items()}
 
@@ -60,6 +63,9 @@ class TinyQwen3Next(TinyModel):
         yield Weight("attn_norm.weight", (self.embedding,), "float", std=0.1, mean=1.0)
         yield from self._attention_weights() if (layer + 1) % self.interval == 0 else self._delta_net_weights()
         yield Weight("post_attention_norm.weight", (self.embedding,), "float", std=0.1, mean=1.0)
+        if not self.has_experts:
+            yield from self.dense_weights()
+            return
         yield from self.expert_weights()
         yield from self.dense_weights("_shexp")
         yield Weight("ffn_gate_inp_shexp.weight", (self.embedding,), "float", std=2 / self.embedding**0.5)
