@@ -316,19 +316,15 @@ class HybridExecutor:
 
     def _note_graph(self, graph: StepGraph, launch: Launch, began: float) -> None:
         """What tasks would have told of a step that ran as a whole."""
-        for bank, ids in graph.used:
-            self.promoter.note(bank, ids)
+        self.promoter.note_all(graph.used)
         to_device, to_host = graph.copied
         self.residency.traffic.count(to_device)
         self.residency.traffic.count(to_host, to_device=False)
-        spans = [Span("CPU", CPU, *span) for span in graph.cpu_spans]
-        ended = time.perf_counter()
-        if spans:
-            launch.busy["CPU"] = sum(span.end - span.begin for span in spans)
-        else:
-            launch.busy["GPU"] = ended - began
+        ended, on_cpu = time.perf_counter(), graph.cpu_seconds
+        launch.busy["CPU" if on_cpu else "GPU"] = on_cpu or ended - began
         if launch.spans is not None:
-            launch.spans += [Span("GPU", COMPUTE, "captured step", began, ended), *spans]
+            launch.spans.append(Span("GPU", COMPUTE, "captured step", began, ended))
+            launch.spans += [Span("CPU", CPU, *span) for span in graph.cpu_spans()]
 
     def _make_room(self, tokens: int, outputs: int) -> None:
         """Runs nothing for the batch: the programs make room for its values, which later would lose what is in them."""

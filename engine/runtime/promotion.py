@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,10 @@ class Promoter:
     def note(self, bank: str, ids: Rows) -> None:
         """Called on the device's stream with the experts that the step uses."""
         self._used[bank] = ids.copy()
+
+    def note_all(self, used: Mapping[str, Ids]) -> None:
+        """The same for all banks at once, where nobody changes the arrays before `after_step`."""
+        self._used.update(used)
 
     def used(self, bank: str) -> Ids:
         """The experts that the present step uses, a row per token that is left in that layer."""

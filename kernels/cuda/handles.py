@@ -54,5 +54,5 @@ class Bank:
 
     weights: tuple[int, ...]  # gate, up, down, and behind them their biases where there are any
     mask: int | None
-    tables: tuple[int, ...] | None = None
+    tables: int | None = None  # one after another, in the order of the weights
     is_stale: bool = True

@@ -403,17 +403,17 @@ class CudaProgram:
         weights = [self._bound(handle) for handle in bank.weights]
         count = weights[0].count if bank.mask is None else len(self._places[bank.mask])
         if bank.tables is None:
-            bank.tables, bank.is_stale = tuple(self.memory.allocate(8 * count) for _ in weights), True
+            bank.tables, bank.is_stale = self.memory.allocate(len(weights) * 8 * count), True
         if bank.is_stale:
             places = np.arange(count) if bank.mask is None else self._places[bank.mask]
-            for weight, table in zip(weights, bank.tables, strict=True):
-                addresses = weight.address + weight.matrix_bytes * places.astype(np.uint64)
-                self.memory.set(table, np.where(places >= 0, addresses, np.uint64(0)))
+            begins, sizes = (np.array(part, np.uint64)[:, None] for part in zip(*map(_extent, weights), strict=True))
+            self.memory.set(bank.tables, np.where(places >= 0, begins + sizes * places.astype(np.uint64), np.uint64(0)))
             bank.is_stale = False
-        biases = bank.tables[3:] or (0, 0, 0)
+        at = [*range(bank.tables, bank.tables + len(weights) * 8 * count, 8 * count)]
+        biases = at[3:] or (0, 0, 0)
         gate, up, down = (
             ExpertTable(table, w.type_id, count, w.rows, w.cols, bias)
-            for table, w, bias in zip(bank.tables[:3], weights[:3], biases, strict=True)
+            for table, w, bias in zip(at[:3], weights[:3], biases, strict=True)
         )
         return gate, up, down
 
@@ -481,8 +481,8 @@ class CudaProgram:
         for value in self._values:
             value.release(self.memory)
         for bank in self._banks:
-            for table in bank.tables or ():
-                self.memory.free(table)
+            if bank.tables is not None:
+                self.memory.free(bank.tables)
             bank.tables = None
 
     def rows(self, value: int) -> DeviceRows:
@@ -512,3 +512,7 @@ class CudaProgram:
     @property
     def step_count(self) -> int:
         return len(self._operations) - len(self._pairs)
+
+
+def _extent(weight: Weight) -> tuple[int, int]:
+    return weight.address, weight.matrix_bytes

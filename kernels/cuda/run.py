@@ -167,6 +167,7 @@ class Run:
         return [name for name in self._scratch if isinstance(name, tuple) and name[0] == "packed"]
 
 
+_ONE_TOKEN = np.zeros(1, np.int32), np.array([[0, 0, 1]], np.int32)  # `prefill_items` of it
 _COLUMNS = 10  # of int32 that a batch takes per token, beside its block table
 
 
@@ -225,7 +226,7 @@ class StepRun(Run):
         There are as many spans as tokens: those that no sequence needs are empty.
         """
         packed, n = np.zeros((_COLUMNS + self._table_blocks) * self.n, np.int32), self.n
-        order, spans = prefill_items(batch.positions, batch.sequences, 1, most=n)
+        order, spans = _ONE_TOKEN if n == 1 else prefill_items(batch.positions, batch.sequences, 1, most=n)
         for number, part in enumerate((batch.tokens, batch.positions, batch.sequences, batch.outputs, order)):
             packed[number * n : (number + 1) * n] = part
         packed[5 * n : 5 * n + spans.size] = spans.ravel()

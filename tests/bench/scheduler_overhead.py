@@ -1,11 +1,12 @@
 """What scheduling costs per decode step on the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 used, two devices.
 
-    python -m tests.bench.scheduler_overhead
+    python -m tests.bench.scheduler_overhead [--device cuda]
 
 The native programs are replaced by ones that do nothing, so what is left is Python: making the batch, replaying the
 tasks on their streams, looking slots up, counting uses, choosing promotions. Told as processor time of all threads
 (waking threads up included), as processor time of the engine's own thread, and as wall time; then each stream's tasks
-alone in one thread, without hand-offs. On a card the streams are the driver's, and only the engine's thread is left.
+alone in one thread, without hand-offs. With `--device cuda` steps are captured, over the stand-in driver: its streams
+are threads of its own and compute for real, so only the engine's thread is told.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from engine.hub.starter import ensure_starter_model
-from engine.runtime.devices import Launch, LinkRates, Task
+from engine.runtime.devices import Device, Launch, LinkRates, Task
 from engine.runtime.devices.streams import execute
 from engine.runtime.executor import Chunk
 from engine.runtime.placement import Placement
 from tests.support.hybrid_model import HybridModel, banks_of, items_of
+from tests.support.stand_in_card import no_compiler, open_card
 from tests.support.tiny_models import TinyModel, tiny_model_factory
 
 SHAPE = TinyModel(
@@ -60,10 +62,10 @@ class IdleProgram:
         return self._rows[handle]
 
 
-def open_model(folder: Path) -> HybridModel:
+def open_model(folder: Path, device: Device | None = None) -> HybridModel:
     """Everything but the embedding on the device, and `SLOTS` experts of each layer."""
     path = tiny_model_factory(folder, ensure_starter_model)(SHAPE)
-    model = HybridModel(path, link=LinkRates(1e12, 0.0))
+    model = HybridModel(path, link=LinkRates(1e12, 0.0), device=device)
     items = frozenset(item for item in items_of(model.graph) if item != "embedding")
     model.place(Placement(items, dict.fromkeys(banks_of(model.graph), SLOTS)))
     return model
@@ -84,11 +86,38 @@ def measure(model: HybridModel, steps: int) -> list[tuple[float, float, float]]:
     return times
 
 
+def measure_captured(folder: Path, steps: int) -> list[float]:
+    """Per replayed step: processor seconds of this thread."""
+    with no_compiler():
+        model = open_model(folder, open_card(folder))
+        state = model.new_state()
+        for _ in range(3):
+            model.extend(state, [1])
+        times = []
+        for _ in range(steps):
+            state.reserve(1)
+            begin = time.thread_time()
+            model.executor.run([Chunk(state, [1], 0)])
+            times.append(time.thread_time() - begin)
+            state.commit([1])
+        state.release()
+        model.close()
+    return times
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--device", choices=("emulated", "cuda"), default="emulated")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if options.device == "cuda":
+            seconds = measure_captured(Path(folder), options.steps)
+            print(
+                f"captured steps, engine thread: median {1e3 * statistics.median(seconds):.3f} ms, "
+                f"mean {1e3 * statistics.mean(seconds):.3f} ms, best {1e3 * min(seconds):.3f} ms"
+            )
+            return
         model = open_model(Path(folder))
         times = measure(model, options.steps)
         schedule = model.executor.schedule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,16 +50,19 @@ class StepGraph(Protocol):
     """A step of few tokens that a device ran as a whole."""
 
     @property
-    def used(self) -> Iterator[tuple[str, Ids]]:
-        """Each bank, and the experts that the step used of it."""
+    def used(self) -> Mapping[str, Ids]:
+        """By bank: the experts that the step used. Good until the next step."""
 
     @property
     def copied(self) -> tuple[int, int]:
         """Bytes that went to the device, and that came from it."""
 
     @property
+    def cpu_seconds(self) -> float:
+        """How long the CPU's segments took."""
+
     def cpu_spans(self) -> list[tuple[str, float, float]]:
-        """When each of the CPU's segments ran."""
+        """When each of them ran."""
 
 
 class StepGraphs(Protocol):

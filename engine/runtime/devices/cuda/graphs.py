@@ -45,20 +45,24 @@ class StepGraph:
         self._order = list(in_order(graphs.schedule))
         self._events: dict[object, int] = {}
         self._executable = self._graph = self._passes = 0
-        for staging in graphs.stagings:
+        self._stagings = graphs.stagings
+        for staging in self._stagings:
             staging.reserve(tokens)
         self._run = self._program.step_run(tokens, graphs.table_blocks, partitions)
         self._noted, noted_bytes = self._places_for_ids(graphs.works)
         self._host = self._pinned.allocate(self._run.block_bytes + noted_bytes)  # the batch, then ids
         self._step = HostStep()
+        self.used: Mapping[str, Rows] = {
+            bank: self._ids_at(*place) for bank, place in self._noted.items()
+        }  # of the last step
+        self.copied = self._count_copies()  # bytes that a step copies to the card, and from it
         self._sources: dict[tuple[int, int], int] = {}  # work and place in its views → where rows are on the card
         self._segments = {id(work): self._host_segment(work) for work in graphs.works if not work.segment.on_device}
         self.is_pinned = self._host.is_pinned
 
     def signature(self) -> tuple[object, ...]:
-        """Addresses that were captured; where they have changed, the graph is of no use."""
-        stagings = [staging.host.address for staging in _stagings(self._schedule) if staging.host is not None]
-        return self._program.addresses, tuple(stagings)
+        """Memory that was captured; where it has changed, the graph is of no use."""
+        return self._program.addresses, [staging.host for staging in self._stagings]
 
     def step(self, batch: Batch) -> None:
         """Runs one step to its end. LaunchError where the driver refuses, EngineError where the CPU's share fails."""
@@ -81,30 +85,15 @@ class StepGraph:
             logits.rows = logits.host_rows(self._tokens)
 
     @property
-    def used(self) -> Iterator[tuple[str, Rows]]:
-        """Each bank, and the experts that the last step used of it."""
-        words = self._host.bytes.view(np.int32)
-        for bank, (offset, width) in self._noted.items():
-            yield bank, words[offset // 4 : offset // 4 + self._tokens * width].reshape(self._tokens, width)
+    def cpu_seconds(self) -> float:
+        """How long the CPU's segments took in the last step."""
+        times = self._step.times
+        return (sum(times[1::2]) - sum(times[::2])) / 1e9
 
-    @property
-    def copied(self) -> tuple[int, int]:
-        """Bytes that a step copies to the card, and from it."""
-        sizes = [
-            (copy.source.segment.on_device, staging.width)
-            for copy in _copies(self._schedule)
-            for _, staging in copy.stagings
-        ]
-        home = sum(self._bytes(width) for on_device, width in sizes if on_device)
-        home += sum(self._bytes(width) for _, width in self._noted.values())
-        return self._run.block_bytes + sum(self._bytes(width) for on_device, width in sizes if not on_device), home
-
-    @property
     def cpu_spans(self) -> list[tuple[str, float, float]]:
-        """The CPU's segments in the last step: names, begins and ends in seconds of the steady clock."""
-        names = [task.name for task in self._schedule.streams[CPU]]
-        times = np.array(self._step.times, np.float64).reshape(-1, 2) / 1e9
-        return [(name, float(begin), float(end)) for name, (begin, end) in zip(names, times, strict=False)]
+        """Its segments' names, begins and ends, in seconds of the steady clock."""
+        names, times = (task.name for task in self._schedule.streams[CPU]), self._step.times
+        return [(name, b / 1e9, e / 1e9) for name, b, e in zip(names, times[::2], times[1::2], strict=False)]
 
     def close(self) -> None:
         if self._executable:
@@ -197,6 +186,21 @@ class StepGraph:
                 places[work.lookup.bank] = self._run.block_bytes + size, width
                 size += self._bytes(width)
         return places, size
+
+    def _ids_at(self, offset: int, width: int) -> Rows:
+        words = self._host.bytes.view(np.int32)[offset // 4 :]
+        return words[: self._tokens * width].reshape(self._tokens, width)
+
+    def _count_copies(self) -> tuple[int, int]:
+        """Staging, the batch, and ids."""
+        copies = [
+            (copy.source.segment.on_device, staging.width)
+            for copy in _copies(self._schedule)
+            for _, staging in copy.stagings
+        ]
+        home = [width for on_device, width in copies if on_device] + [width for _, width in self._noted.values()]
+        to_card = [width for on_device, width in copies if not on_device]
+        return self._run.block_bytes + sum(map(self._bytes, to_card)), sum(map(self._bytes, home))
 
     # --- the driver's ----------------------------------------------------------------------------------------
 
