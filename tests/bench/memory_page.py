@@ -1,6 +1,7 @@
-"""`python -m tests.bench.memory_page`: dragging the memory page's slider over a large model.
+"""`python -m tests.bench.memory_page`: dragging the memory page's slider over a large model, and what the page costs.
 
-Prints milliseconds of the main thread per move, and from the move to its preview on screen.
+Prints milliseconds of the main thread per move, and from the move to its preview on screen; then the main thread's
+share of a core, and its longest turns, while 100 tokens a second are written with the chat and with the page open.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.none_guard import hold_singletons
 from app.placement.placement_page import PlacementPage
-from engine.messages import ModelLoaded, ResidencyTold
+from engine.messages import FinishReason, GenerationFinished, ModelLoaded, ResidencyTold, TokenEvent
 from engine.placement.hardware.catalogue import machine
 from engine.runtime.devices.open import emulated_machine
+from engine.telemetry.snapshot import TelemetrySnapshot
 from tests.support.residency import residency_of
 from tests.support.scripted_engine import ScriptedEngine, model_info
 from tests.support.shapes import published_shape
 
 GiB = 1 << 30
 MOVES = 40
+SECONDS, TOKENS_PER_SECOND = 8, 100
 LARGE, SMALL = "kimi-k2-q4_k_m", "qwen3-30b-a3b-q4_k_m"  # the larger one finds no room beside an emulated device
 
 
@@ -82,6 +85,43 @@ class Bench:
             waits.append(time.perf_counter() - clock)
         return work, waits
 
+    def write(self, page: str) -> tuple[float, list[float]]:
+        """An answer of 100 tokens a second beside that page, with a probe that looks four times a second: the share of
+        a core that the main thread takes, and seconds of each turn of its loop."""
+        assert self.engine is not None
+        self.context.window.show_page("chat")
+        self.engine.answer = None
+        self.context.session.send("Go on, please.")
+        asked = len(self.engine.requests())
+        self.wait(lambda: len(self.engine.requests()) >= asked)
+        request = self.engine.requests()[-1]
+        self.engine.begin(request)
+        self.context.window.show_page(page)
+        told = residency_of(self.shape, emulated_machine(), 6 * GiB)
+        began, used, sent, looked = time.perf_counter(), time.thread_time(), 0, 0
+        turns: list[float] = []
+        while (now := time.perf_counter() - began) < SECONDS:
+            while sent < now * TOKENS_PER_SECOND:
+                self.engine.emit(TokenEvent(request.request_id, f"word{sent} "))
+                sent += 1
+            if looked < now * 4:
+                looked += 1
+                self.engine.emit(ResidencyTold(told))
+                self.context.telemetry.take(snapshot_at(now))
+            start = time.thread_time()
+            self.application.processEvents()
+            turns.append(time.thread_time() - start)
+            time.sleep(0.002)
+        share = (time.thread_time() - used) / (time.perf_counter() - began)
+        self.engine.emit(GenerationFinished(request.request_id, FinishReason.STOP, None))
+        self.wait(lambda: not self.context.session.is_any_busy)
+        return share, turns
+
+
+def snapshot_at(seconds: float) -> TelemetrySnapshot:
+    held = int(2 * GiB + seconds * 1e6)
+    return TelemetrySnapshot(time.monotonic(), 64 * GiB, 20 * GiB, held, 8 * GiB, 0.5, 0.4, 0.0)
+
 
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -97,6 +137,13 @@ def main() -> None:
     began = time.thread_time()
     page.map.as_table.click()
     print(f"opening the table: {(time.thread_time() - began) * 1e3:.1f} ms")
+    page.map.as_table.click()
+    bench.context.telemetry.close()
+    for name in ("chat", "memory"):
+        share, turns = bench.write(name)
+        worst = sorted(turns)[int(0.99 * (len(turns) - 1))] * 1e3
+        words = f"writing {TOKENS_PER_SECOND} tokens/s, {name} open"
+        print(f"{words}: {share:.1%} of a core, 99 % of turns within {worst:.1f} ms")
     bench.context.close()
 
 
