@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
 from engine.runtime.migration import MigrationFailedError, migrate
 from engine.runtime.placement import Placement
+from kernels.cuda.driver import Driver
+from kernels.cuda.kernel_set import LaunchError
 from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import Logits, NativeModel
@@ -202,3 +205,26 @@ def test_promotions_reach_the_cards_tables(tiny_models: Write, tmp_path: Path) -
     assert model.executor.promoter.promoted > 0
     model.close()
     assert calls("cuMemCreate") > 0
+
+
+@pytest.mark.parametrize("most", [1 << 38, 1 << 20])
+def test_systems_that_give_few_addresses(
+    model: HybridModel, shape: TinyModel, reference: Logits, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    real = Driver.make
+
+    def make(self: Driver, function: str, *args: Any) -> int:
+        if function == "cuMemAddressReserve" and args[0] > most:
+            raise LaunchError("out of memory (2)")
+        return real(self, function, *args)
+
+    monkeypatch.setattr(Driver, "make", make)
+    talk = Conversation(model, shape, reference)
+    if most < 1 << 36:
+        with pytest.raises(MigrationFailedError, match="could not be opened"):
+            model.place(some(model))
+        assert charged() == 0
+    else:
+        model.place(some(model))
+        consistent(model)
+    talk.say(2)

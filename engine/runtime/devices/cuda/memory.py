@@ -19,7 +19,8 @@ from engine.runtime.devices.memory import Bytes, DeviceMemory, DeviceMemoryError
 from kernels.cuda.driver import Driver
 from kernels.cuda.kernel_set import LaunchError
 
-_ADDRESSES = 1 << 40  # reserved at once: they cost nothing, and every region takes its largest size of them
+# Addresses reserved at once, the most that the system gives: they cost nothing, and a region takes its largest size.
+_ADDRESSES = (1 << 40, 1 << 38, 1 << 36)
 _UNIT = 256  # alignment of regions: what cuMemAlloc promises
 _PINNED, _ON_DEVICE, _READ_WRITE = 1, 1, 3  # CU_MEM_ALLOCATION_TYPE_, CU_MEM_LOCATION_TYPE_, CU_MEM_ACCESS_FLAGS_PROT_
 
@@ -115,7 +116,8 @@ class CudaMemory(DeviceMemory):
         self.card = card
         self.copies = copies
         self.base = 0
-        self._space = FirstFit(_ADDRESSES, _UNIT)
+        self._reserved = 0
+        self._space = FirstFit(_ADDRESSES[0], _UNIT)
         self._chunks: dict[int, _Chunk] = {}
         self._kernel_bytes = 0
         self._prop = _AllocationProp(_PINNED, 0, _ON_DEVICE, card.index)
@@ -164,6 +166,8 @@ class CudaMemory(DeviceMemory):
         done: list[int] = []
         self._wake(purpose)
         try:
+            if (numbers[-1] + 1) * self.chunk_bytes > self._reserved:
+                raise DeviceMemoryError(f"{purpose}: no addresses are left on the card.", done="Nothing was changed.")
             self.charge(len(numbers) * self.chunk_bytes, purpose)
             try:
                 for number in numbers:
@@ -212,16 +216,25 @@ class CudaMemory(DeviceMemory):
         self.charge(self.card.context_bytes, "The CUDA context")
         try:
             self.card.wake()
-            self.base = self.card.make("cuMemAddressReserve", _ADDRESSES, 0, 0, 0)
+            self._reserve_addresses()
         except LaunchError as error:
             self.card.rest()
             self.charge(-self.card.context_bytes, "")
             raise DeviceMemoryError(f"The GPU could not be opened for {purpose}: {error}.") from error
 
+    def _reserve_addresses(self) -> None:
+        for size in _ADDRESSES:
+            try:
+                self.base, self._reserved = self.card.make("cuMemAddressReserve", size, 0, 0, 0), size
+                return
+            except LaunchError:
+                if size == _ADDRESSES[-1]:
+                    raise
+
     def _rest(self) -> None:
         if not self.card.is_awake:
             return
-        self.card.call("cuMemAddressFree", self.base, _ADDRESSES)
+        self.card.call("cuMemAddressFree", self.base, self._reserved)
         self.card.rest()
         self.charge(-self.card.context_bytes - self._kernel_bytes, "")
         self._kernel_bytes = 0
