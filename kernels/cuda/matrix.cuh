@@ -68,7 +68,9 @@ inline void warp_dots(const uint8_t* const (&rows)[kRows], Input x, int cols, fl
 // Values 32 s … 32 s + 31 of a row, fewer at its end, to emit(index, value); the last index is cols - 1.
 template <class Type, class Emit> inline void dequantize_slice(const uint8_t* row, int s, int cols, Emit&& emit) {
   if constexpr (kIsFloat<Type>) {
-    for (int i = 32 * s; i < min(32 * s + 32, cols); ++i) emit(i, Type::at(row, i));
+#pragma unroll
+    for (int i = 0; i < 32; ++i)
+      if (32 * s + i < cols) emit(32 * s + i, Type::at(row, 32 * s + i));
   } else {
     const Slice w = load_slice<Type>(row, s);
 #pragma unroll

@@ -65,8 +65,10 @@ TYPED_KERNEL(head_transposed, 128, (const uint8_t* w, const float* x, float* y, 
     float sums[32] = {};
     for (int r = turn; r < rows; r += turns)
       dequantize_slice<TYPE>(rows_of_head + matrix_row_bytes<TYPE>(cols) * r, s, cols,
-                             [&](int i, float value) { sums[i % 32] += x[r] * value; });
-    for (int i = 32 * s; i < min(32 * s + 32, cols); ++i) partial[turn * cols + i] = sums[i % 32];
+                             [&](int i, float value) { sums[i & 31] += x[r] * value; });
+#pragma unroll
+    for (int k = 0; k < 32; ++k)  // places known to the compiler keep the sums in registers
+      if (32 * s + k < cols) partial[turn * cols + 32 * s + k] = sums[k];
   }
   __syncthreads();
   for (int i = threadIdx.x; i < cols; i += blockDim.x) {
