@@ -1,4 +1,6 @@
 // AVX2 tier, types of 256 values that stand in a codebook.
+#include <type_traits>
+
 #include "lanes256.h"
 #include "matmul_avx2.h"
 #include "matmul_fill.h"
@@ -11,13 +13,13 @@ struct Stride {
   static size_t stride(int cols) { return Record256(cols).stride; }
 };
 
-template <class Row>
-void fill_wide(MatmulTable& table) {
-  fill_row<MaddubsWide<Row>, CodebookRows<Row>, Stride>(table, Row::kType, "avx2");
-}
-
 }  // namespace
 
-void fill_avx2_codebook(MatmulTable& table) { fill_wide<IQ4_XSRow>(table); }
+void fill_avx2_codebook(MatmulTable& table) {
+  each_codebook_row([&]<class Row>() {
+    using Kernel = std::conditional_t<Row::kWide, MaddubsWide<Row>, MaddubsK<NarrowCodebook<Row>>>;
+    fill_row<Kernel, CodebookRows<Row>, Stride>(table, Row::kType, "avx2");
+  });
+}
 
 }  // namespace tessera

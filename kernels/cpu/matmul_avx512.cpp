@@ -1,6 +1,8 @@
 // AVX-512 tier (F, BW, VL, DQ; no VNNI): the AVX2 tier's scheme on 16 lanes, with its formats of activations.
 //
 // The way for few tokens is the AVX2 one, compiled for AVX-512 (it is bound by memory).
+#include <type_traits>
+
 #include "lanes512.h"
 #include "matmul_fill.h"
 #include "matmul_float.h"
@@ -23,10 +25,6 @@ struct Stride32 {
 template <class Type, class Row>
 void fill_k(MatmulTable& table) {
   fill_row<MaddubsK<Type>, RowsK<Row>, StrideK>(table, Type::kType, "avx512");
-}
-template <class Row>
-void fill_wide(MatmulTable& table) {
-  fill_row<MaddubsWide<Row>, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512");
 }
 template <class Kernel, class Row>
 void fill_32(MatmulTable& table, QuantType type) {
@@ -60,7 +58,10 @@ void fill_matmul_avx512(MatmulTable& table) {
   fill_32<MaddubsBytes<Q8_0>, Q8_0Row>(table, QuantType::Q8_0);
   fill_32<MaddubsBytes<IQ4_NL>, IQ4_NLRow>(table, QuantType::IQ4_NL);
   fill_32<Maddubs32<MXFP4>, MXFP4Row>(table, QuantType::MXFP4);
-  fill_wide<IQ4_XSRow>(table);
+  each_codebook_row([&]<class Row>() {
+    using Kernel = std::conditional_t<Row::kWide, MaddubsWide<Row>, MaddubsK<NarrowCodebook<Row>>>;
+    fill_row<Kernel, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512");
+  });
   fill_float<LoadF32>(table, QuantType::F32, "avx512");
   fill_float<LoadF16>(table, QuantType::F16, "avx512");
   fill_float<LoadBF16>(table, QuantType::BF16, "avx512");

@@ -1,6 +1,8 @@
 // AVX-512 VNNI tier: all quantised types through vpdpbusd. Float weights are the AVX-512 tier's.
 //
 // K types have a format of activations of their own (natural order, int32 sums); the 32-value types keep the AVX2 one.
+#include <type_traits>
+
 #include "lanes512.h"
 #include "matmul_dpbusd.h"
 #include "matmul_dpbusd_codebook.h"
@@ -21,10 +23,6 @@ struct Stride32 {
 template <class Type, class Rows>
 void fill_k(MatmulTable& table) {
   fill_row<DotK<Type>, Rows, StrideK>(table, Type::kType, "avx512_vnni");
-}
-template <class Row>
-void fill_wide(MatmulTable& table) {
-  fill_row<DotWide<Row>, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512_vnni");
 }
 template <class Kernel, class Rows>
 void fill_32(MatmulTable& table, QuantType type) {
@@ -61,7 +59,10 @@ void fill_matmul_avx512_vnni(MatmulTable& table) {
   fill_32<Dot32<DotBytes<Q8_0>>, DotRows32<Q8_0Row>>(table, QuantType::Q8_0);
   fill_32<Dot32<DotBytes<IQ4_NL>>, DotRows32<IQ4_NLRow>>(table, QuantType::IQ4_NL);
   fill_32<Dot32<MXFP4>, DotRows32<MXFP4Row>>(table, QuantType::MXFP4);
-  fill_wide<IQ4_XSRow>(table);
+  each_codebook_row([&]<class Row>() {
+    using Kernel = std::conditional_t<Row::kWide, DotWide<Row>, DotK<NarrowCodebook<Row>>>;
+    fill_row<Kernel, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512_vnni");
+  });
 #ifndef TESSERA_EMULATE_AVX512
   table.int8_peak = int8_peak;
 #endif

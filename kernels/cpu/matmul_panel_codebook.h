@@ -4,7 +4,7 @@
 // 5-bit ones with a centre, for the K types' tiles. Wider ones have tiles of their own in each tier.
 #pragma once
 #include "matmul_panel_k.h"
-#include "matmul_rows_codebook.h"
+#include "matmul_rows_grid.h"
 
 namespace tessera {
 namespace {

@@ -16,10 +16,7 @@ inline __m256i nibbles(const uint8_t* qs) {
 }
 // Bit i of a word to bit 4 of byte i.
 inline __m256i fifth_bit_bytes(const uint8_t* qh) {
-  const __m256i place = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ULL));
-  const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(load32(qh)), place), bit);
-  return _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), _mm256_set1_epi8(16));
+  return _mm256_and_si256(bit_bytes(static_cast<uint32_t>(load32(qh))), _mm256_set1_epi8(16));
 }
 
 struct Factors {  // of four blocks; `m` multiplies the scaled sums

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "../cuda/codebooks.cuh"
 #include "half.h"
 #include "matmul.h"
+#include "unpack_codebook.h"
 
 namespace tessera {
 namespace {
@@ -131,11 +131,6 @@ void unpack_f32(const uint8_t* packed, int, int t, int cols, float* out) {
 
 // ---- weights of the 32-value types: w = d * q + m ----------------------------------------------------------------
 
-struct Unpacked32 {
-  float d, m;
-  int8_t q[32];
-};
-
 uint32_t load32(const uint8_t* p) {
   uint32_t word;
   std::memcpy(&word, p, 4);
@@ -171,27 +166,7 @@ void unpack(const BlockQ8_0& b, Unpacked32& out) {
   std::memcpy(out.q, b.qs, 32);
 }
 
-// A codebook's values of 16 bytes' low nibbles, then of their high ones.
-void look_up(const signed char* values, const uint8_t* qs, int8_t* q) {
-  for (int i = 0; i < 16; ++i) q[i] = values[qs[i] & 15], q[i + 16] = values[qs[i] >> 4];
-}
-
-void unpack(const BlockIQ4_NL& b, Unpacked32& out) {
-  out.d = half_to_float(b.d), out.m = 0.0f;
-  look_up(kIq4Values, b.qs, out.q);
-}
-void unpack(const BlockMXFP4& b, Unpacked32& out) {
-  out.d = float_of(b.e < 2 ? 0x00200000u << b.e : (b.e - 1u) << 23), out.m = 0.0f;
-  look_up(kMxfp4Values, b.qs, out.q);
-}
-
 // ---- weights of the K types: w = d * scale[i / 16] * q[i] - dmin * min[i / 16] -----------------------------------
-
-struct Unpacked256 {
-  float d, dmin;
-  int16_t scales[16], mins[16];
-  int8_t q[256];
-};
 
 // Eight 6-bit scales and mins in 12 bytes, shared by Q4_K and Q5_K; each counts for 32 values.
 void scales_and_mins(const uint8_t* s, Unpacked256& out) {
@@ -250,15 +225,6 @@ void unpack(const BlockQ6_K& b, Unpacked256& out) {
     const int high = (b.qh[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2)) & 3;
     out.q[i] = static_cast<int8_t>((low | high << 4) - 32);
   }
-}
-
-void unpack(const BlockIQ4_XS& b, Unpacked256& out) {
-  out.d = half_to_float(b.d), out.dmin = 0.0f;
-  for (int j = 0; j < 16; ++j) {  // one scale for two: 4 bits and 2
-    const int low = (b.scales_l[j / 4] >> (j / 2 % 2 * 4)) & 15, high = (b.scales_h >> (j / 2 * 2)) & 3;
-    out.scales[j] = static_cast<int16_t>((low | high << 4) - 32), out.mins[j] = 0;
-  }
-  for (int s = 0; s < 8; ++s) look_up(kIq4Values, b.qs + 16 * s, out.q + 32 * s);
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------
@@ -422,6 +388,15 @@ void fill_matmul_scalar(MatmulTable& table) {
   row(QuantType::Q6_K) = kernels256<BlockQ6_K>();
   row(QuantType::IQ4_NL) = kernels32<BlockIQ4_NL>();
   row(QuantType::IQ4_XS) = kernels256<BlockIQ4_XS>();
+  row(QuantType::IQ2_XXS) = kernels256<BlockIQ2_XXS>();
+  row(QuantType::IQ2_XS) = kernels256<BlockIQ2_XS>();
+  row(QuantType::IQ2_S) = kernels256<BlockIQ2_S>();
+  row(QuantType::IQ3_XXS) = kernels256<BlockIQ3_XXS>();
+  row(QuantType::IQ3_S) = kernels256<BlockIQ3_S>();
+  row(QuantType::IQ1_S) = kernels256<BlockIQ1_S>();
+  row(QuantType::IQ1_M) = kernels256<BlockIQ1_M>();
+  row(QuantType::TQ1_0) = kernels256<BlockTQ1_0>();
+  row(QuantType::TQ2_0) = kernels256<BlockTQ2_0>();
   row(QuantType::MXFP4) = kernels32<BlockMXFP4>();
   table.int8_peak = int8_peak;
 }

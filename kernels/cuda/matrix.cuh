@@ -2,6 +2,7 @@
 #pragma once
 #include "codebook_types.cuh"
 #include "float_types.cuh"
+#include "grid_types.cuh"
 
 namespace {
 

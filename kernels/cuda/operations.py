@@ -23,7 +23,8 @@ HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
 QUERY_ROWS = 64  # of a block of attention_prefill
 FACTS_BYTES, EXTENT_BYTES = 8, 8
 Ints = NDArray[np.int32]
-K_TYPES = (10, 11, 12, 13, 14, 23)  # blocks of 256 values, whose activations share one scale, too
+# Blocks of 256 values, whose activations share one scale, too.
+K_TYPES = (10, 11, 12, 13, 14, 16, 17, 18, 19, 21, 22, 23, 29, 34, 35)
 
 
 class Rows(NamedTuple):

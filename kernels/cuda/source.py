@@ -19,7 +19,8 @@ FOLDER = Path(__file__).parent
 WEIGHT_TYPES = {
     0: "f32", 1: "f16", 30: "bf16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0",
     10: "q2_k", 11: "q3_k", 12: "q4_k", 13: "q5_k", 14: "q6_k",
-    20: "iq4_nl", 23: "iq4_xs", 39: "mxfp4",
+    20: "iq4_nl", 23: "iq4_xs", 39: "mxfp4", 21: "iq3_s", 18: "iq3_xxs", 22: "iq2_s", 17: "iq2_xs", 16: "iq2_xxs",
+    19: "iq1_s", 29: "iq1_m", 34: "tq1_0", 35: "tq2_0",
 }  # fmt: skip
 FLOAT_TYPES = (0, 1, 30)
 CACHE_TYPES = {0: "f32", 1: "f16", 8: "q8_0"}

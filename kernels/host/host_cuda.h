@@ -109,6 +109,7 @@ inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 32; i += 8) c += int(int8_t(a >> i)) * int(int8_t(b >> i));
   return c;
 }
+inline int __popc(unsigned v) { return __builtin_popcount(v); }
 // Byte i of the result: the byte of a (0 .. 3) or b (4 .. 7) that bits 4i .. 4i + 2 of `select` name; bit 4i + 3 would
 // spread its sign.
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned select) {

@@ -1,6 +1,6 @@
 """Models for speed benchmarks: real shapes with random weights, mixed as Q4_K_M files are. The text is nonsense.
 
-    python -m tests.bench.models [FOLDER]        writes the three of `SHAPES` that are not there yet
+    python -m tests.bench.models [FOLDER]        writes those of `SHAPES` that are not there yet
 
 Each tensor is a random gather from a pool of truly quantised blocks, so that no two rows are alike; shapes are those of
 Qwen3-0.6B, Qwen3-1.7B and eight layers of Qwen3-30B-A3B, from their published configurations.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from engine.gguf import QuantType
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.quantize import quantize
-from tests.support.tiny_models import TinyModel, Weight, cut_vocabulary, model_metadata, model_weights
+from tests.support.tiny_models import TinyModel, Weight, cut_vocabulary, model_metadata, model_weights, weight_type
 
 _QWEN3 = TinyModel("qwen3", "Q4_K_M", vocabulary=151936, context=32768, rope_base=1e6, epsilon=1e-6)
 SHAPES = {
@@ -31,6 +31,11 @@ SHAPES = {
         experts_used=8,
     ),
 }  # fmt: skip
+# The smallest in other types, by name only (`tests.bench.speed --only`).
+OTHER_TYPES = {
+    f"qwen3-0.6b-{mix.removesuffix('_M').lower()}": replace(SHAPES["qwen3-0.6b"], mix=mix)
+    for mix in ("IQ4_XS_M", "MXFP4_M")
+}
 _POOL_BLOCKS = 4096
 _ALIGNMENT = 32
 
@@ -78,15 +83,12 @@ class _Sized(bytes):
 
 
 def _type(model: TinyModel, weight: Weight) -> str:
-    """As llama.cpp's Q4_K_M: Q6_K for the output and for attn_v and ffn_down of about half of the layers."""
-    if weight.role == "float":
-        return "F32"
-    if weight.role != "better":
-        return "Q4_K"
-    if not weight.name.startswith("blk."):
-        return "Q6_K"
-    layer, n = int(weight.name.split(".")[1]), model.layers
-    return "Q6_K" if layer < n // 8 or layer >= 7 * n // 8 or (layer - n // 8) % 3 == 2 else "Q4_K"
+    """As llama.cpp mixes: the better type for the output and for attn_v and ffn_down of about half of the layers."""
+    if weight.role == "better" and weight.name.startswith("blk."):
+        layer, n = int(weight.name.split(".")[1]), model.layers
+        is_spared = layer < n // 8 or layer >= 7 * n // 8 or (layer - n // 8) % 3 == 2
+        return weight_type(model.mix, "better" if is_spared else "matrix", 0)
+    return weight_type(model.mix, weight.role, 0)
 
 
 def _blocks(weight: Weight, kind: str, seed: int) -> Iterator[bytes]:

@@ -32,7 +32,9 @@ class Mutation:
 
 
 Q4_K, Q6_K = (("rows", f"matvec_{name}", f"matmul_{name}") for name in ("q4_k", "q6_k"))
-IQ4_XS, MXFP4 = (("rows", f"matvec_{name}", f"matmul_{name}") for name in ("iq4_xs", "mxfp4"))
+IQ4_XS, MXFP4, IQ3_S, IQ2_XXS, IQ1_M, TQ1_0 = (
+    ("rows", f"matvec_{name}", f"matmul_{name}") for name in ("iq4_xs", "mxfp4", "iq3_s", "iq2_xxs", "iq1_m", "tq1_0")
+)
 F16 = ("matvec_f16", "matmul_f16")
 MATRICES, EXPERTS, ROWS, ATTENTION = (f"test_{name}.py" for name in ("matrices", "experts", "rows", "attention"))
 PRODUCTS = "products and ascending and "
@@ -63,7 +65,7 @@ MUTATIONS = (
         "0x3210",
         MXFP4,
         MATRICES,
-        PRODUCTS + "MXFP4",
+        "products and MXFP4",
     ),
     Mutation(
         "unaligned blocks lose their last bytes",
@@ -72,7 +74,7 @@ MUTATIONS = (
         "if (k + 1 < int(skew))",
         MXFP4,
         MATRICES,
-        PRODUCTS + "MXFP4",
+        "products and MXFP4",
     ),
     Mutation(
         "IQ4_XS takes a scale's low bits only",
@@ -81,7 +83,43 @@ MUTATIONS = (
         "low | 32",
         IQ4_XS,
         MATRICES,
-        PRODUCTS + "IQ4_XS",
+        "products and IQ4_XS",
+    ),
+    Mutation(
+        "the eighth sign of a group is always positive",
+        "grid_types.cuh",
+        "(__popc(v & 127) & 1) << 7",
+        "0",
+        IQ2_XXS,
+        MATRICES,
+        "products and IQ2_XXS",
+    ),
+    Mutation(
+        "a grid's high places are left out",
+        "grid_types.cuh",
+        "(high >> i & 1) << 8",
+        "0",
+        IQ3_S,
+        MATRICES,
+        "products and IQ3_S",
+    ),
+    Mutation(
+        "IQ1_M takes one shift for two groups",
+        "grid_types.cuh",
+        "high >> (4 * i + 3) & 1",
+        "high >> (8 * (i / 2) + 3) & 1",
+        IQ1_M,
+        MATRICES,
+        "products and IQ1_M",
+    ),
+    Mutation(
+        "the digits of the last bytes come in another order",
+        "grid_types.cuh",
+        "word - 60;",
+        "63 - word;",
+        TQ1_0,
+        MATRICES,
+        "products and TQ1_0",
     ),
     Mutation(
         "the last partial step of a row is dropped",

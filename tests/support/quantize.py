@@ -19,21 +19,24 @@ Bytes = NDArray[np.uint8]
 
 TYPES = (
     "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
-    "IQ4_NL", "IQ4_XS", "MXFP4",
+    "IQ4_NL", "IQ4_XS", "MXFP4", "IQ3_S", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_S", "IQ1_M", "TQ1_0", "TQ2_0",
 )  # fmt: skip
 FLOAT_TYPES = ("F32", "F16", "BF16")
+CODEBOOK_TYPES = TYPES[13:]  # weights d * q without an offset
 # Byte ranges of a block that hold quants; zeroing them leaves the offset that each weight is d * q away from.
 QUANT_BYTES = {
     "Q4_0": [(2, 18)], "Q4_1": [(4, 20)], "Q5_0": [(2, 22)], "Q5_1": [(4, 24)], "Q8_0": [(2, 34)],
     "Q2_K": [(16, 80)], "Q3_K": [(0, 96)], "Q4_K": [(16, 144)], "Q5_K": [(16, 176)], "Q6_K": [(0, 192)],
-    "IQ4_NL": [(2, 18)], "IQ4_XS": [(8, 136)], "MXFP4": [(1, 17)],
+    "IQ4_NL": [(2, 18)], "IQ4_XS": [(8, 136)], "MXFP4": [(1, 17)], "IQ3_S": [(2, 106)], "IQ3_XXS": [(2, 98)],
+    "IQ2_S": [(2, 74)], "IQ2_XS": [(2, 66)], "IQ2_XXS": [(2, 66)], "IQ1_S": [(2, 50)], "IQ1_M": [(0, 48)],
+    "TQ1_0": [(0, 52)], "TQ2_0": [(0, 64)],
 }  # fmt: skip
 
 
 def magnitude(raw: Bytes, name: str) -> NDArray[np.float64]:
     """[rows, cols]: |d * q| + |offset| or more, for weights d * q + offset: what roundings are relative to."""
     weights = np.abs(dequantize(raw, name).astype(np.float64))
-    if name in FLOAT_TYPES:
+    if name in FLOAT_TYPES or name in CODEBOOK_TYPES:
         return weights
     offsets = raw.reshape(-1, row_bytes(name, block_elements(name))).copy()
     for begin, end in QUANT_BYTES[name]:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from engine.gguf import GGUFFile
+from tests.support.quantize import TYPES
 from tests.support.tiny_families import TRAITS
-from tests.support.tiny_models import FAMILIES, MIXES, TYPES, TinyModel, tiny_model_builder
+from tests.support.tiny_models import FAMILIES, MIXES, TinyModel, tiny_model_builder
 
 Models = Callable[[TinyModel], Path]
 

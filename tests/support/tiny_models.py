@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from engine.gguf import GGUFFile, QuantType
 from tests.support.gguf_writer import GGUFBuilder
-from tests.support.quantize import TYPES, quantize
+from tests.support.quantize import CODEBOOK_TYPES, TYPES, quantize
 from tests.support.tiny_families import TRAITS, Traits, trait_metadata
 
 FAMILIES = tuple(TRAITS)  # mixtral: architecture llama, with experts
@@ -38,12 +38,16 @@ _MIXES = {
     "IQ4_XS_M": (30, "IQ4_XS", "Q6_K"),
     "IQ4_NL_M": (25, "IQ4_NL", "Q5_K"),
     "MXFP4_M": (38, "MXFP4", "Q8_0"),
+    "IQ3_S_M": (27, "IQ3_S", "IQ4_XS"),
+    "IQ2_XXS_M": (19, "IQ2_XXS", "Q4_K"),  # as the "dynamic" mixes, which spare few tensors
 }
 _FILE_TYPES = {
     "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 11, "Q4_K": 14,
     "Q5_K": 16, "Q6_K": 18, "BF16": 32, "IQ4_NL": 25, "IQ4_XS": 30, "MXFP4": 38,
+    "IQ2_XXS": 19, "IQ2_XS": 20, "IQ3_XXS": 23, "IQ1_S": 24, "IQ3_S": 26, "IQ2_S": 28, "IQ1_M": 31, "TQ1_0": 36,
+    "TQ2_0": 37,
 }  # fmt: skip
-MIXES = (*TYPES, *_MIXES, "all")
+MIXES = (*TYPES, *_MIXES, "all", "codebooks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +55,7 @@ class TinyModel:
     """A variant. Widths are multiples of 256, so that every type fits every matrix."""
 
     family: str = "llama"
-    mix: str = "F32"  # one of MIXES; "all" goes through the types from tensor to tensor
+    mix: str = "F32"  # one of MIXES; "all" and "codebooks" go through such types from tensor to tensor
     layers: int = 2
     embedding: int = 256
     heads: int = 4
@@ -277,8 +281,9 @@ class Weight:
 def weight_type(mix: str, role: str, index: int) -> str:
     if role == "float":
         return "F32"
-    if mix == "all":
-        return TYPES[index % len(TYPES)]
+    if mix in ("all", "codebooks"):
+        types = CODEBOOK_TYPES if mix == "codebooks" else [name for name in TYPES if name not in CODEBOOK_TYPES]
+        return types[index % len(types)]
     if mix in _MIXES:
         return _MIXES[mix][2 if role == "better" else 1]
     return mix
