@@ -12,21 +12,29 @@ ANY_TYPE = "*"
 ATTENTION = "attention"
 NORM, ROPE, GLU, ADD = "norm", "rope", "glu", "add"
 ELEMENT_KINDS = (NORM, ROPE, GLU, ADD)
+# Whose rate a type takes where its own was not measured: by how products are made (kernels/cpu/README.md).
+NEAREST_TYPE = {
+    **dict.fromkeys(("IQ4_NL", "IQ4_XS", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS"), "Q8_0"),  # 8-bit values
+    **dict.fromkeys(("Q8_1", "Q8_K"), "Q8_0"),
+    **dict.fromkeys(("IQ3_S", "IQ1_S", "IQ1_M", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0"), "Q3_K"),  # small ones, a centre
+    **dict.fromkeys(("MXFP4", "NVFP4"), "Q5_0"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRates:
     """Arithmetic speed per tensor type: `points[type] = ((tokens, MAC/s), …)` in rising order of tokens.
 
-    Rates are of data in cache: memory traffic is priced apart. `points["*"]` holds for types without a row,
-    `points["attention"]` for scores and mixing of values.
+    Rates are of data in cache: memory traffic is priced apart. A type without a row takes that of its NEAREST_TYPE,
+    or else `points["*"]`; `points["attention"]` holds for scores and mixing of values.
     """
 
     points: Mapping[str, tuple[tuple[int, float], ...]]
 
     def rate(self, type_name: str, tokens: float) -> float:
         """MAC/s at a batch of `tokens`, interpolated on logarithmic axes."""
-        points = self.points.get(type_name) or self.points[ANY_TYPE]
+        nearest = NEAREST_TYPE.get(type_name, ANY_TYPE)
+        points = self.points.get(type_name) or self.points.get(nearest) or self.points[ANY_TYPE]
         if tokens <= points[0][0]:
             return points[0][1]
         for (low, low_rate), (high, high_rate) in pairwise(points):

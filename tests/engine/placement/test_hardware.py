@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.gguf import QuantType
 from engine.placement.hardware import catalogue, probe, store
 from engine.placement.hardware.load import OthersLoad
-from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates
+from engine.placement.hardware.profile import NEAREST_TYPE, DeviceProfile, HardwareProfile, KernelRates
 from engine.telemetry.gpus import GPU, GPUReport
 
 GiB = 1 << 30
@@ -58,6 +59,12 @@ def test_rates_are_interpolated_between_batches() -> None:
     assert rates.rate("Q4_K", 8) == pytest.approx(8e9)
     assert rates.rate("Q4_K", 4096) == 64e9
     assert rates.rate("F16", 64) == 5e9
+
+
+def test_a_type_that_was_not_measured_takes_the_nearest_ones_rate() -> None:
+    points = {"*": ((1, 1e9),), "Q8_0": ((1, 2e9),), "IQ4_XS": ((1, 3e9),)}
+    assert [KernelRates(points).rate(name, 1) for name in ("IQ4_XS", "IQ4_NL", "MXFP4", "Q4_K")] == [3e9, 2e9, 1e9, 1e9]
+    assert set(NEAREST_TYPE) | set(NEAREST_TYPE.values()) <= {kind.name for kind in QuantType}
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------
