@@ -1,4 +1,4 @@
-"""Answers of a recurrent model in a session: taken up again where a state ends, and more of them than there are slots."""
+"""Answers of a recurrent model in a session: taken up again where a state ends, and more at once than slots."""
 
 from __future__ import annotations
 
