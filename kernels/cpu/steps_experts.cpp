@@ -50,26 +50,35 @@ class ExpertsStep final : public Step {
   Needs needs(const Program&, const RunShape& shape) const override {
     const int tokens = shape.rows(domain_), pairs = tokens * top_k_;
     return {packed_bound(input_, tokens) + packed_bound(hidden_packing_, tokens) + floats(pairs, hidden_),
-            multiply_scratch_ + grouping_bytes(pairs) + 2 * floats(tokens, std::max(chunk(shape), down_chunk(shape)))};
+            multiply_scratch_ + grouping_bytes(pairs) + 2 * floats(tokens, std::max(chunk(shape), down_chunk(shape))) +
+                (tokens == 1 ? aligned_size(packed_bound(input_, 1)) + packed_bound(hidden_packing_, 1) : 0)};
   }
 
   void run(const Run& run, Worker& worker) const noexcept override {
     const int tokens = run.shape.rows(domain_);
     if (tokens == 0) return;
-    // Every thread sorts for itself: it takes less time than waiting would.
+    // Every thread sorts for itself, and packs a single token's activations: it takes less time than waiting would.
+    const bool alone = tokens == 1;
     const Grouping groups = group(run, worker.scratch() + multiply_scratch_, tokens);
-    uint8_t* const inputs = run.shared;
-    uint8_t* const hiddens = inputs + packed_bound(input_, tokens);
-    float* const hidden = reinterpret_cast<float*>(hiddens + packed_bound(hidden_packing_, tokens));
+    float* const hidden =
+        reinterpret_cast<float*>(run.shared + packed_bound(input_, tokens) + packed_bound(hidden_packing_, tokens));
     float* const product =
         reinterpret_cast<float*>(worker.scratch() + multiply_scratch_ + grouping_bytes(tokens * top_k_));
+    uint8_t* const own =
+        reinterpret_cast<uint8_t*>(product) + 2 * floats(tokens, std::max(chunk(run.shape), down_chunk(run.shape)));
+    uint8_t* const inputs = alone ? own : run.shared;
+    uint8_t* const hiddens = inputs + (alone ? aligned_size(packed_bound(input_, 1)) : packed_bound(input_, tokens));
 
-    worker.share(groups.active_count, [&](int i) {
-      const int e = groups.active[i];
+    const auto pack_input = [&](int e) {
       input_.pack(run.value(o_.x), width_, groups.tokens + groups.starts[e], groups.count(e), 0, groups.count(e),
                   inputs + groups.inputs[e]);
-    });
-    worker.barrier();
+    };
+    if (alone) {
+      if (groups.active_count > 0) pack_input(groups.active[0]);
+    } else {
+      worker.share(groups.active_count, [&](int i) { pack_input(groups.active[i]); });
+      worker.barrier();
+    }
     const int rows = chunk(run.shape), chunks = (hidden_ + rows - 1) / rows;
     worker.share(groups.active_count * chunks, [&](int i) {
       const int first = i % chunks * rows;
@@ -77,12 +86,16 @@ class ExpertsStep final : public Step {
                   hidden, product);
     });
     worker.barrier();
-    worker.share(groups.active_count, [&](int i) {
-      const int e = groups.active[i];
+    const auto pack_hidden = [&](int e) {
       hidden_packing_.pack(hidden + static_cast<ptrdiff_t>(groups.starts[e]) * hidden_, hidden_, nullptr,
                            groups.count(e), 0, groups.count(e), hiddens + groups.hiddens[e]);
-    });
-    worker.barrier();
+    };
+    if (alone) {
+      for (int i = 0; i < groups.active_count; ++i) pack_hidden(groups.active[i]);
+    } else {
+      worker.share(groups.active_count, [&](int i) { pack_hidden(groups.active[i]); });
+      worker.barrier();
+    }
     const int out_rows = down_chunk(run.shape), out_chunks = (width_ + out_rows - 1) / out_rows;
     worker.share(out_chunks, [&](int i) {
       down(run, worker, groups, {i * out_rows, std::min(out_rows, width_ - i * out_rows)}, hiddens, product);
@@ -142,7 +155,7 @@ class ExpertsStep final : public Step {
       g.hiddens[e] = hidden;
       if (n == 0) continue;
       g.active[g.active_count++] = e;
-      input += input_.bytes(n);
+      if (tokens > 1) input += input_.bytes(n);  // all experts of a single token see the same
       hidden += hidden_packing_.bytes(n);
     }
     for (int p = 0; p < pairs; ++p) {  // starts[e] runs up to the end of e and is shifted back below
