@@ -28,8 +28,11 @@ from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
 from kernels import _cpu
 
-_PEER_VARIANTS = ("repacked", "not repacked")
-_PEER_MICRO_BATCHES = (512, 64)
+_PEER_LOADS = ("repacked", "not repacked")
+_PEER_VARIANTS = (
+    *((load, size) for load in _PEER_LOADS for size in (512, 64)),
+    *((f"{load}, no flash attention", 512) for load in _PEER_LOADS),
+)
 _PROBE_BYTES = 128 << 20
 _PAUSE_TOKENS = 48
 
@@ -131,9 +134,8 @@ class Benchmark:
             systems[0].append(Worker(OURS, self._setup(self.tier, device=self.device, trace=self.trace)))
             if self.peer:
                 systems.append([])
-                for variant in _PEER_VARIANTS:
-                    for micro_batch in _PEER_MICRO_BATCHES:
-                        systems[1].append(Worker(self.peer, self._setup(variant, micro_batch=micro_batch)))
+                for variant, micro_batch in _PEER_VARIANTS:
+                    systems[1].append(Worker(self.peer, self._setup(variant, micro_batch=micro_batch)))
             yield systems
         finally:
             for worker in (worker for variants in systems for worker in variants):
@@ -142,7 +144,7 @@ class Benchmark:
     def _starts(self, tell: Any) -> list[Start]:
         systems = [(OURS, self._setup(self.tier))]
         if self.peer:
-            systems += [(self.peer, self._setup(variant)) for variant in _PEER_VARIANTS]
+            systems += [(self.peer, self._setup(variant)) for variant in _PEER_LOADS]
         return measure_starts(systems, self.rounds, _PAUSE_TOKENS, tell)
 
     def _setup(self, variant: str, **more: Any) -> Setup:

@@ -11,8 +11,6 @@ import llama_cpp.llama_cpp as llama
 from engine.benchmark.contestant import Setup, benchmark_tokens
 from engine.errors import EngineError
 
-VARIANTS = ("repacked", "not repacked")
-
 
 def silent_library() -> Any:
     """Starts the library without its log. The value is to be kept: C holds only the address of the callback."""
@@ -26,7 +24,7 @@ def load(setup: Setup) -> tuple[Any, Any]:
     """Model and context, both pointers."""
     model_params = llama.llama_model_default_params()
     model_params.n_gpu_layers = setup.gpu_layers
-    model_params.use_extra_bufts = setup.variant != "not repacked"
+    model_params.use_extra_bufts = "not repacked" not in setup.variant
     model = llama.llama_model_load_from_file(setup.path.encode(), model_params)
     if not model:
         raise EngineError(f"llama.cpp could not load {setup.path}.")
@@ -34,6 +32,8 @@ def load(setup: Setup) -> tuple[Any, Any]:
     params.n_ctx = setup.context_length
     params.n_batch = setup.context_length
     params.n_ubatch = setup.micro_batch
+    if "no flash attention" in setup.variant:  # on a CPU without it, llama.cpp decodes faster at depth
+        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.n_threads = params.n_threads_batch = setup.threads
     context = llama.llama_init_from_model(model, params)
     if not context:
@@ -42,7 +42,10 @@ def load(setup: Setup) -> tuple[Any, Any]:
 
 
 class LlamaCppContestant:
-    """`variant` "repacked" lets llama.cpp repack weights for this CPU; "not repacked" keeps the file's layout."""
+    """`variant` "repacked" lets llama.cpp repack weights for this CPU; "not repacked" keeps the file's layout.
+
+    Either may be followed by ", no flash attention".
+    """
 
     def __init__(self, setup: Setup) -> None:
         self._silence = silent_library()
@@ -57,8 +60,10 @@ class LlamaCppContestant:
 
     def fill(self, depth: int) -> None:
         if depth < self._depth:
-            llama.llama_memory_seq_rm(llama.llama_get_memory(self._context), 0, depth, -1)
-            self._depth = depth
+            if llama.llama_memory_seq_rm(llama.llama_get_memory(self._context), 0, depth, -1):
+                self._depth = depth
+            else:  # recurrent states cannot go back
+                self._clear()
         if depth > self._depth:
             self._evaluate(self._tokens[self._depth : depth])
 

@@ -49,7 +49,7 @@ class NativeContestant:
         return self._evaluate(tokens)
 
     def fill(self, depth: int) -> None:
-        self._state.truncate(min(depth, self._state.length))
+        self._state.truncate(self._state.reusable(min(depth, self._state.length)))
         if depth > self._state.length:
             self._evaluate(depth - self._state.length)
 

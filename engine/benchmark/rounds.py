@@ -80,12 +80,14 @@ class Comparison:
         return [turn.bandwidth for turn in self.turns]
 
 
-_TRIAL_TOKENS = {"prefill": 256, "decode": 16}  # enough to tell variants apart, few enough to try them all
+_TRIAL_TOKENS = {"prefill": 128, "decode": 8}  # enough to tell variants apart, few enough to try them all
+_TRIAL_DEPTH = 256
 
 
 def trial(measure: Measure) -> Measure:
-    """A short form of `measure`, by which a system's variants are compared: at depth 0, with fewer tokens."""
-    return Measure(measure.kind, min(measure.tokens, _TRIAL_TOKENS[measure.kind]))
+    """A short form of `measure`, by which a system's variants are compared: less deep, with fewer tokens."""
+    tokens, depth = min(measure.tokens, _TRIAL_TOKENS[measure.kind]), min(measure.depth, _TRIAL_DEPTH)
+    return Measure(measure.kind, tokens, depth)
 
 
 def best_variant(workers: Sequence[Worker], measure: Measure) -> Worker:

@@ -25,7 +25,7 @@ STARTER = "smollm2-135m"
 MOE_LAYER = "moe-layer"
 _LONG = ["--prefill", "32,128,512,2048", "--depth", "0,4096", "--starts"]
 _QUICK = ["--prefill", "32,512", "--depth", "0"]
-_PATIENCE_SECONDS = "40"  # per measure, two rounds always: what keeps the whole within 20 minutes
+_PATIENCE_SECONDS = "25"  # per measure, two rounds always: what keeps the whole within 20 minutes
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    arguments = ["bench", str(_model(name, options.folder)), "--against", "llama.cpp", "--decode", "32"]
+    arguments = ["bench", str(_model(name, options.folder)), "--against", "llama.cpp", "--decode", "24"]
     arguments += ["--rounds", str(options.rounds), "--threads", str(options.threads), "--patience", _PATIENCE_SECONDS]
     arguments += ["--llama-bench", str(options.llama_bench)] if options.llama_bench else []
     arguments += _QUICK if options.quick else _LONG

@@ -47,7 +47,9 @@ def test_bench_measures_starts_beside_the_peer(starter_model: Path, capsys: pyte
     report = json.loads(capsys.readouterr().out)
     starts = {row["system"]: row for row in report["rows"] if "first_token_seconds" in row}
     held = {row["system"]: row["resident_bytes"] for row in report["rows"] if "resident_bytes" in row}
-    assert set(starts) == set(held) == {"tessera", "llama.cpp, repacked", "llama.cpp, not repacked"}
+    loads = {"llama.cpp, repacked", "llama.cpp, not repacked"}
+    assert set(starts) == {"tessera"} | loads
+    assert set(held) == set(starts) | {f"{load}, no flash attention" for load in loads}
     assert all(row["first_token_seconds"] > 0 and 0 < row["pause_share"] < 1 for row in starts.values())
     assert 0 < held["tessera"] < starter_model.stat().st_size  # the weights are mapped
     assert {LOAD, MEMORY, PAUSE} <= set(report["ratios"])
