@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,34 +29,32 @@ def known_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_bench_measures_both_and_reports_ratios(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    short = ["--rounds", "1", "--threads", "1", "--prefill", "8", "--decode", "2", "--depth", "0,16"]
+    short = ["--rounds", "1", "--threads", "1", "--prefill", "8", "--decode", "2", "--depth", "0,16", "--starts"]
     assert main(["bench", str(starter_model), "--against", "llama.cpp", "--json", *short]) == 0
     report = json.loads(capsys.readouterr().out)
-    systems = {row["system"].split(",")[0] for row in report["rows"]}
-    assert systems <= {"tessera", "llama.cpp"}
+    speeds = [row for row in report["rows"] if "tokens" in row]
+    assert {row["system"].split(",")[0] for row in speeds} == {"tessera", "llama.cpp"}
     assert set(report["ratios"]) >= {"prefill", "decode", "prefill 8", "decode 2 at 0", "decode 2 at 16"}
-    for row in report["rows"]:
+    for row in speeds:
         assert (row["prefill"] is None) != (row["decode"] is None)
         assert (row["prefill"] or row["decode"]) > 0
         assert ("predicted" in row) == row["system"].startswith("tessera")
         assert all(speed > 0 for speed in row.get("predicted", {}).values())
+        assert (row["prefill"] is None) or row["int8_peak_share"] > 0
+    expect_starts(report, starter_model.stat().st_size)
 
 
-def test_bench_measures_starts_beside_the_peer(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    short = ["--rounds", "1", "--threads", "1", "--prefill", "8", "--decode", "2", "--starts"]
-    assert main(["bench", str(starter_model), "--against", "llama.cpp", "--json", *short]) == 0
-    report = json.loads(capsys.readouterr().out)
+def expect_starts(report: dict[str, Any], file_bytes: int) -> None:
     starts = {row["system"]: row for row in report["rows"] if "first_token_seconds" in row}
     held = {row["system"]: row["resident_bytes"] for row in report["rows"] if "resident_bytes" in row}
     loads = {"llama.cpp, repacked", "llama.cpp, not repacked"}
     assert set(starts) == {"tessera"} | loads
     assert set(held) == set(starts) | {f"{load}, no flash attention" for load in loads}
     assert all(row["first_token_seconds"] > 0 and 0 < row["pause_share"] < 1 for row in starts.values())
-    assert 0 < held["tessera"] < starter_model.stat().st_size  # the weights are mapped
+    assert 0 < held["tessera"] < file_bytes  # the weights are mapped
     assert {LOAD, MEMORY, PAUSE} <= set(report["ratios"])
-    assert all(0 < row["int8_peak_share"] < 1.5 for row in report["rows"] if row["prefill"])
-    table = markdown([report])
-    assert table.count("\n") == 1 + 4  # header; prefill, decode, load with pause, memory
+    # Titles and their line; prefill, twice decode, load with pause, memory.
+    assert markdown([report]).count("\n") == 6
     assert LOAD in render(report)
 
 
