@@ -32,8 +32,10 @@ class WeightStore:
         return self._gguf.buffer(shape.source)[shape.offset : shape.offset + shape.nbytes]
 
     def release_pages(self, name: str, begin: int = 0, end: int | None = None) -> None:
-        """A tensor's bytes begin … end are on a device now, so RAM need not hold them as well."""
-        self._gguf.release_pages(name, begin, end)
+        """A weight's bytes begin … end are on a device now, so RAM need not hold them as well."""
+        shape = self._shapes[name]
+        end = shape.nbytes if end is None else end
+        self._gguf.release_pages(shape.source or name, shape.offset + begin, shape.offset + end)
 
     def check_unchanged(self) -> None:
         """FileChangedError if a file was cut or changed since it was opened: what was computed lately may be wrong."""
