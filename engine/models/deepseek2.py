@@ -7,4 +7,11 @@ without them are V2's.
 
 from engine.models.family import Family
 
-DEEPSEEK2 = Family("deepseek2", rope_mode="norm", latent=True, experts=True, normalise_experts=False)
+DEEPSEEK2 = Family(
+    "deepseek2",
+    rope_mode="norm",
+    latent=True,
+    experts=True,
+    normalise_experts=False,
+    unbuilt=("attention.temperature_scale",),
+)

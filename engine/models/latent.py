@@ -32,8 +32,7 @@ class LatentReader(SpecReader):
 
     def _attention(self, index: int, rope_factors: tuple[float, ...]) -> LatentSpec:
         blk, keys = f"blk.{index}", self.keys
-        for key in ("rope.scaling.type", "attention.temperature_scale"):
-            self._refuse(key)
+        self._refuse_scaling()
         heads = keys.per_layer("attention.head_count", index, self.blocks)
         rank = self._agreed("attention.kv_lora_rank", self._tensor(f"{blk}.attn_kv_a_norm.weight").cols)
         compressed = self._tensor(f"{blk}.attn_kv_a_mqa.weight").rows
@@ -73,13 +72,13 @@ class LatentReader(SpecReader):
         norm = self.tensors.get(f"{blk}.attn_q_a_norm.weight")
         return self._agreed("attention.q_lora_rank", norm.cols) if norm else 0
 
-    def _refuse(self, key: str) -> None:
-        """UnsupportedError where `key` has a value that llama.cpp computes with, and we do not."""
-        harmless = {"rope.scaling.type": ("none", "yarn"), "attention.temperature_scale": (0.0,)}[key]
-        value = self.keys.text(key, "none") if key.endswith("type") else self.keys.number(key, 0.0)
-        if value not in harmless:
+    def _refuse_scaling(self) -> None:
+        """Only YaRN tells by how much scores are to be sharpened."""
+        scaling = self.keys.text("rope.scaling.type", "none")
+        if scaling not in ("none", "yarn"):
+            key = f"{self.gguf.architecture}.rope.scaling.type"
             raise UnsupportedError(
-                f"{self.gguf.path.name}: {self.gguf.architecture}.{key} is {value}, which is not supported.",
+                f"{self.gguf.path.name}: {key} is {scaling}, which is not supported.",
                 remedy="It may run on the compatibility engine.",
             )
 

@@ -198,6 +198,11 @@ class SpecReader:
         return replace(rope, base=base)
 
     def _experts(self, blk: str) -> ExpertsSpec:
+        if (both := f"{blk}.ffn_gate_up_exps.weight") in self.tensors:
+            raise UnsupportedError(
+                f"{self.gguf.path.name}: “{both}” holds gate and up of the experts, which is not supported.",
+                remedy="It may run on the compatibility engine.",
+            )
         gate = self._tensor(f"{blk}.ffn_gate_exps.weight")
         used = self.keys.integer("expert_used_count", minimum=1)
         if used > gate.count:
