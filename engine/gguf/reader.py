@@ -52,10 +52,9 @@ class GGUFFile:
         info = self.tensors[name]
         return self._shards[info.shard].view()[info.offset : info.offset + info.n_bytes]
 
-    def release_pages(self, name: str, begin: int = 0, end: int | None = None) -> None:
+    def release_pages(self, name: str, begin: int, end: int) -> None:
         """The tensor's bytes begin … end have been copied elsewhere: see `Shard.release_pages`."""
         info = self.tensors[name]
-        end = info.n_bytes if end is None else end
         self._shards[info.shard].release_pages(info.offset + begin, info.offset + end)
 
     def check_unchanged(self) -> None:
