@@ -9,8 +9,8 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from engine.gguf import GGUFFile
-from tests.support.quantize import TYPES
+from engine.gguf import GGUFFile, QuantType
+from tests.support.quantize import CODEBOOK_TYPES, TYPES
 from tests.support.tiny_families import TRAITS
 from tests.support.tiny_models import FAMILIES, MIXES, TinyModel, tiny_model_builder
 
@@ -48,9 +48,10 @@ def test_llama_cpp_runs_it(tiny_models: Models, model: TinyModel) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_mix_of_all_types_holds_all_types(tiny_models: Models, family: str) -> None:
-    with GGUFFile.open(tiny_models(TinyModel(family, "all", layers=4))) as file:
-        assert {info.type.name for info in file.tensors.values()} == set(TYPES)
+def test_the_mixes_of_all_types_hold_all_types(starter_model: Path, family: str) -> None:
+    for mix, expected in (("all", set(TYPES) - set(CODEBOOK_TYPES)), ("codebooks", {"F32", *CODEBOOK_TYPES})):
+        builder = tiny_model_builder(TinyModel(family, mix, layers=4), starter_model)
+        assert {QuantType(tensor.type_id).name for tensor in builder.tensors} == expected, mix
 
 
 def test_the_same_model_has_the_same_bytes(starter_model: Path) -> None:
