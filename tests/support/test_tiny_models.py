@@ -47,11 +47,11 @@ def test_llama_cpp_runs_it(tiny_models: Models, model: TinyModel) -> None:
     assert len(set(logits.argmax(axis=1))) > 3  # not the same answer everywhere
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_mixes_of_all_types_hold_all_types(starter_model: Path, family: str) -> None:
-    for mix, expected in (("all", set(TYPES) - set(CODEBOOK_TYPES)), ("codebooks", {"F32", *CODEBOOK_TYPES})):
-        builder = tiny_model_builder(TinyModel(family, mix, layers=4), starter_model)
-        assert {QuantType(tensor.type_id).name for tensor in builder.tensors} == expected, mix
+@pytest.mark.parametrize(("family", "mix"), [*((family, "all") for family in FAMILIES), ("llama", "codebooks")])
+def test_the_mixes_of_all_types_hold_all_types(starter_model: Path, family: str, mix: str) -> None:
+    builder = tiny_model_builder(TinyModel(family, mix, layers=4), starter_model)
+    expected = {"F32", *CODEBOOK_TYPES} if mix == "codebooks" else set(TYPES) - set(CODEBOOK_TYPES)
+    assert {QuantType(tensor.type_id).name for tensor in builder.tensors} == expected
 
 
 def test_the_same_model_has_the_same_bytes(starter_model: Path) -> None:
