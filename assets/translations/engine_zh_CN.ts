@@ -2344,6 +2344,10 @@
       <translation>{0}：{1} 为 {2}，而至少需要 {3}。</translation>
     </message>
     <message>
+      <source>{}: {} is {}, which is not supported.</source>
+      <translation>{0}：不支持 {1} 的值 {2}。</translation>
+    </message>
+    <message>
       <source>{}: {} is {}, which must be above zero.</source>
       <translation>{0}：{1} 为 {2}，而必须大于零。</translation>
     </message>
@@ -2372,12 +2376,12 @@
       <translation>{0}：{1} 必须是{2}，但却是{3}。</translation>
     </message>
     <message>
-      <source>{}: {}.{} is {}, which is not supported.</source>
-      <translation>{0}：不支持 {1}.{2} 的值 {3}。</translation>
-    </message>
-    <message>
       <source>{}: ~{} tok/s predicted</source>
       <translation>{0}：预测约 {1} 词元/秒</translation>
+    </message>
+    <message>
+      <source>{}: “{}” holds gate and up of the experts, which is not supported.</source>
+      <translation>{0}：“{1}”把专家的 gate 与 up 合在一起，尚不支持。</translation>
     </message>
     <message>
       <source>{}: “{}” is not of type F32.</source>

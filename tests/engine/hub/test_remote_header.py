@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from engine.errors import FormatError
-from engine.hub.connection import Connection
+from engine.hub.connection import READ_BYTES, Connection
 from engine.hub.errors import GatedError, HubError, ProtocolError
 from engine.hub.facts import ModelFacts, model_facts
 from engine.hub.journal import Source
-from engine.hub.remote_header import remote_header
+from engine.hub.remote_header import FIRST, remote_header
 from tests.engine.hub.conftest import publish
 from tests.support.hub_content import Bytes
 from tests.support.hub_faults import Fault
@@ -44,7 +44,7 @@ def test_reads_a_few_megabytes_in_one_range(hub: FakeHub, connect: Connect, tmp_
     assert facts.tensor_bytes > 8 << 20
     assert len(hub.seen("files")) == 1
     (kept,) = tmp_path.iterdir()
-    assert kept.stat().st_size <= max(1 << 20, 5 * (len(data) - facts.tensor_bytes) // 2) + (1 << 19)
+    assert kept.stat().st_size < max(FIRST, 5 * (len(data) - facts.tensor_bytes) // 2) + READ_BYTES
     before = len(hub.requests)
     assert remote_facts(connection, source, tmp_path) == facts  # from the cache
     assert len(hub.requests) == before
