@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 _LONGEST = 4000  # characters; longer texts are no sentences of ours
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=\S)")
-_NO_SPACE = re.compile(r"(?<=[。！？]) ")  # Chinese sentences follow each other without one
+NO_SPACE = re.compile(r"(?<=[。！？：]) ")  # Chinese sentences follow each other without one
 
 
 class _Template(NamedTuple):
@@ -54,7 +54,7 @@ class EngineWords:
         if not any(each):
             return None
         words = joint.join(new or piece for new, piece in zip(each, pieces, strict=True))
-        return _NO_SPACE.sub("", words)
+        return NO_SPACE.sub("", words)
 
     def _by_template(self, text: str, *, with_sentences: bool) -> str | None:
         """`with_sentences`: even where a value would hold the end of a sentence."""

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePol
 from app.flow_layout import FlowLayout
 from app.problems import Action, Problem
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import sentences, tr
 
 
 class ProblemCard(QFrame):
@@ -21,13 +21,13 @@ class ProblemCard(QFrame):
         self.setObjectName("problem")
         self.setProperty("serious", problem.serious)
         self.setAccessibleName(tr("Problem") if problem.serious else tr("Note"))
-        self.setAccessibleDescription(" ".join((problem.cause, problem.done, problem.remedy)))
+        self.setAccessibleDescription(sentences(problem.cause, problem.done, problem.remedy))
         self._icon = QLabel(self)
         self._icon.setFixedSize(22, 22)
         texts = QVBoxLayout()
         texts.setSpacing(3)
         texts.addWidget(self._label(problem.cause, "problemCause"))
-        if rest := " ".join(part for part in (problem.done, problem.remedy) if part):
+        if rest := sentences(problem.done, problem.remedy):
             texts.addWidget(self._label(rest, "problemRest"))
         if problem.actions:
             texts.addSpacing(6)

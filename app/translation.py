@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.assets import TRANSLATIONS
-from app.engine_words import EngineWords
+from app.engine_words import NO_SPACE, EngineWords
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QCoreApplication, QTranslator
@@ -38,6 +38,11 @@ def engine_text(text: str) -> str:
         return text
     translated: str = core.QCoreApplication.translate(ENGINE_CONTEXT, text)
     return translated
+
+
+def sentences(*parts: str) -> str:
+    """Translated sentences one after another; Chinese ones without a space between them."""
+    return NO_SPACE.sub("", " ".join(part for part in parts if part))
 
 
 def error_text(error: BaseException) -> str:

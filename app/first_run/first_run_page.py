@@ -20,7 +20,7 @@ from app.background import Background
 from app.first_run.machine_words import Fact, FirstLook, look
 from app.library.pill import Pill
 from app.theme.theme import Theme
-from app.translation import engine_text, tr
+from app.translation import engine_text, sentences, tr
 from engine.hub.recommend import Recommendation, Role
 
 PAGE_WIDTH = 720
@@ -142,7 +142,7 @@ class FirstRunPage(QScrollArea):
         model = one.model
         title = QLabel(f"{model.title}  ·  {model.gigabytes:.1f} GB", row)
         title.setObjectName("settingTitle")
-        why = QLabel(f"{_role_words(one.role)} {engine_text(model.why)}", row)
+        why = QLabel(sentences(_role_words(one.role), engine_text(model.why)), row)
         why.setObjectName("settingHelp")
         why.setWordWrap(True)
         texts = QVBoxLayout()

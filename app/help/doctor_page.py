@@ -92,7 +92,7 @@ class DoctorPage(HelpPage):
         mark.setPixmap(self._theme.icon(icon, color).pixmap(QSize(18, 18), self.devicePixelRatioF()))
         mark.setAccessibleName(words)
         mark.setToolTip(words)
-        name = QLabel(engine_text(check.name), row)
+        name = QLabel(name_words(check.name), row)
         name.setObjectName("settingTitle")
         name.setFixedWidth(170)
         name.setWordWrap(True)
@@ -128,6 +128,18 @@ class DoctorPage(HelpPage):
         super()._apply_theme()
         if getattr(self, "checks", None):
             self._fill()
+
+
+def name_words(name: str) -> str:
+    """Single words are too short to be recognised among the engine's texts."""
+    words = {
+        "Processor": tr("Processor"),
+        "Memory": tr("Memory"),
+        "Disk": tr("Disk"),
+        "System": tr("System"),
+        "Display": tr("Display"),
+    }
+    return words.get(name) or engine_text(name)
 
 
 def _health_words(health: str) -> str:

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.problems import Problem
-from app.translation import tr
+from app.translation import sentences, tr
 
 
 class Notice(QFrame):
@@ -42,7 +42,7 @@ class Notice(QFrame):
 
     def show_error(self, error: BaseException, again: Callable[[], None]) -> None:
         problem = Problem.from_exception("hub", error)
-        rest = " ".join(part for part in (problem.done, problem.remedy) if part)
+        rest = sentences(problem.done, problem.remedy)
         self._set(problem.cause, rest, again, serious=True)
 
     def _set(self, cause: str, rest: str, run: Callable[[], None] | None, *, serious: bool) -> None:

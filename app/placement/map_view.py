@@ -217,12 +217,14 @@ class MapView(QAbstractScrollArea):
         painter.end()
 
     def _draw_pin(self, painter: QPainter, cell: tuple[int, int]) -> None:
-        """A dot in the cell's middle, or the whole of a cell that is no larger."""
+        """A dot in the cell's middle that leaves its colour to be seen; the whole of a cell too small for both."""
         box = self.cell_box(*cell)
-        size = min(box.width(), box.height(), 5.0)
+        low = min(box.width(), box.height())
+        size = low if low < 3 else min(low, max(2.0, box.height() / 2), 5.0)
         dot = QRectF(0, 0, size, size)
         dot.moveCenter(box.center())
-        painter.fillRect(dot.adjusted(-1, -1, 1, 1), self._theme.color("card"))
+        if low < 3 or low >= size + 4:
+            painter.fillRect(dot.adjusted(-1, -1, 1, 1), self._theme.color("card"))
         painter.fillRect(dot, self._theme.color("text"))
 
     def _draw_frame(self, painter: QPainter, cell: tuple[int, int], color: str) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.placement.words import gib
-from app.translation import engine_text, tr
+from app.translation import engine_text, sentences, tr
 from engine.messages import MigrationProgress, PlacementRolledBack
 
 GiB, MiB = 1 << 30, 1 << 20
@@ -72,7 +72,7 @@ class MigrationStrip(QFrame):
         self.words.setText(engine_text(event.error.cause))
         before = tr("The budget before, {size}, is in force again.", size=gib(event.residency.budget_bytes))
         parts = (engine_text(event.error.done), before, engine_text(event.error.remedy))
-        self.rest.setText(" ".join(part for part in parts if part))
+        self.rest.setText(sentences(*parts))
         self.rest.show()
         self.bar.hide()
         self.button.setVisible(event.error.kind != "PinError")  # less memory would not help

@@ -229,6 +229,8 @@ class PlacementPage(QScrollArea):
         if answer.machine.measured:
             busy = answer.outlook.hardware.others_load > QUIET
             source = tr("rates measured here while other programs were busy") if busy else tr("rates measured here")
+            if answer.machine.simulated:
+                source = tr("processor measured here, card from its datasheet")
         return f"{name}  ·  {where}  ·  {source}"
 
     def _show_preview(self) -> None:

@@ -26,7 +26,7 @@ from app.preferences.setting_row import SettingRow
 from app.settings.table import SETTINGS
 from app.settings.values import Settings
 from app.theme.theme import Theme
-from app.translation import error_text, tr
+from app.translation import error_text, sentences, tr
 
 PAGE_WIDTH = 720
 
@@ -229,7 +229,7 @@ class PreferencesPage(QScrollArea):
                 self._settings.set(setting.name, value)
             except ValueError as error:
                 problems.append(error_text(error))
-        self._say(" ".join([tr("The settings were read from {path}.", path=path), *problems]))
+        self._say(sentences(tr("The settings were read from {path}.", path=path), *problems))
 
     def _ask_export(self) -> None:
         name, _ = QFileDialog.getSaveFileName(self, tr("Export settings"), "tessera-settings.json", "JSON (*.json)")

@@ -12,10 +12,6 @@
       <translation>（第 {0} 行）</translation>
     </message>
     <message>
-      <source>, bundle</source>
-      <translation>，安装包</translation>
-    </message>
-    <message>
       <source>, or it is private</source>
       <translation>，或者它是私有的</translation>
     </message>
@@ -34,6 +30,10 @@
     <message>
       <source>A context of {} tokens</source>
       <translation>{0} 个词元的上下文</translation>
+    </message>
+    <message>
+      <source>A desktop session.</source>
+      <translation>桌面会话。</translation>
     </message>
     <message>
       <source>A download is running.</source>
@@ -257,7 +257,7 @@
     </message>
     <message>
       <source>Close other programs before loading a model.</source>
-      <translation>载入模型前请关闭其他程序。</translation>
+      <translation>加载模型前请关闭其他程序。</translation>
     </message>
     <message>
       <source>Close other programs that use the GPU, or allow less memory.</source>
@@ -2246,6 +2246,10 @@
     <message>
       <source>{}, base {}, scaling {}</source>
       <translation>{0}，基数 {1}，缩放 {2}</translation>
+    </message>
+    <message>
+      <source>{}, bundle</source>
+      <translation>{}，安装包</translation>
     </message>
     <message>
       <source>{}, so words may be split otherwise than in training. If answers look garbled, download a newer conversion.</source>

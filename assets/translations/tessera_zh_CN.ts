@@ -29,7 +29,7 @@
     </message>
     <message>
       <source>A part of Tessera could not be loaded: {error}.</source>
-      <translation>Tessera 的一个组成部分无法载入：{error}。</translation>
+      <translation>Tessera 的一个组成部分无法加载：{error}。</translation>
     </message>
     <message>
       <source>A report holds what is known of the crash and of this computer, and no words of yours.</source>
@@ -416,8 +416,16 @@
       <translation>发现</translation>
     </message>
     <message>
+      <source>Disk</source>
+      <translation>磁盘</translation>
+    </message>
+    <message>
       <source>Disk reads</source>
       <translation>磁盘读取</translation>
+    </message>
+    <message>
+      <source>Display</source>
+      <translation>显示</translation>
     </message>
     <message>
       <source>Done</source>
@@ -1648,6 +1656,10 @@
       <translation>正在概括最早的消息…</translation>
     </message>
     <message>
+      <source>System</source>
+      <translation>系统</translation>
+    </message>
+    <message>
       <source>System prompt</source>
       <translation>系统提示词</translation>
     </message>
@@ -1693,7 +1705,7 @@
     </message>
     <message>
       <source>Tessera crashed while {name} was loaded.</source>
-      <translation>Tessera 在载入了 {name} 时崩溃。</translation>
+      <translation>Tessera 在加载了 {name} 时崩溃。</translation>
     </message>
     <message>
       <source>Tessera ended while it was loading {name}.</source>
@@ -2404,6 +2416,10 @@
       <translation>私有</translation>
     </message>
     <message>
+      <source>processor measured here, card from its datasheet</source>
+      <translation>处理器速率在本机测得，显卡速率取自规格</translation>
+    </message>
+    <message>
       <source>rates from datasheets</source>
       <translation>速率来自规格书</translation>
     </message>
@@ -2629,7 +2645,7 @@
     </message>
     <message>
       <source>~{speed} tok/s predicted</source>
-      <translation>预计约 {speed} tok/s</translation>
+      <translation>预计约 {speed} 词元/秒</translation>
     </message>
     <message>
       <source>“{name}” is unknown.</source>

@@ -134,7 +134,7 @@ def _disk(models_folder: Path) -> Iterator[Check]:
 
 
 def _python() -> Iterator[Check]:
-    yield Check("Tessera", Health.GOOD, version() + (", bundle" if is_bundled() else ""))
+    yield Check("Tessera", Health.GOOD, f"{version()}, bundle" if is_bundled() else version())
     yield Check("System", Health.GOOD, f"{platform.platform()}, Python {platform.python_version()}")
 
 
@@ -160,7 +160,7 @@ def _packages() -> Iterator[Check]:
 
 def _display(has_display: bool) -> Iterator[Check]:
     if has_display:
-        yield Check("Display", Health.GOOD, "available")
+        yield Check("Display", Health.GOOD, "A desktop session.")
     else:
         remedy = "Start Tessera from a desktop session; without one it chats in the terminal."
         yield Check("Display", Health.LIMITED, "No display.", remedy)

@@ -10,9 +10,11 @@ from PySide6.QtWidgets import QApplication
 
 from app.assets import TRANSLATIONS
 from app.engine_words import EngineWords
+from app.help.doctor_page import name_words
 from app.problems import Problem
-from app.translation import engine_text, engine_translation_file, install_language, read_translations
+from app.translation import engine_text, engine_translation_file, install_language, read_translations, sentences
 from engine.errors import ContextOverflowError, EngineError
+from engine.telemetry.doctor import _PACKAGES, run_checks
 from tests.support.engine_texts import engine_texts
 
 LANGUAGES = sorted(path.stem.removeprefix("engine_") for path in TRANSLATIONS.glob("engine_*.ts"))
@@ -115,6 +117,22 @@ def test_a_problem_is_told_in_the_owners_language(qapp: QApplication):
     finally:
         qapp.removeTranslator(translator)
     assert Problem.from_exception("x", EngineError("The prompt is empty.")).cause == "The prompt is empty."
+
+
+def test_sentences_follow_each_other_as_their_language_wants():
+    assert sentences("It failed.", "", "Try again.") == "It failed. Try again."
+    assert sentences("出错了。", "", "请重试。") == "出错了。请重试。"
+
+
+def test_every_check_of_the_computer_is_named_in_chinese(qapp: QApplication, tmp_path):
+    translator = install_language(qapp, "zh_CN")
+    try:
+        names = {check.name for check in run_checks(tmp_path, has_display=True)} - {name for name, _ in _PACKAGES}
+        shown = {name: name_words(name) for name in names if not re.fullmatch(r"Tessera|GPU \d*|GPU", name)}
+        assert {"Processor", "Memory", "Disk", "System", "Display"} <= set(shown)
+        assert [words for words in shown.values() if not HAN.search(words)] == []
+    finally:
+        qapp.removeTranslator(translator)
 
 
 def test_the_files_are_what_the_tool_writes():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
@@ -30,6 +32,7 @@ def test_opens_at_the_recommended_budget_and_says_that_it_is_simulated(memory):
     assert 0 < marks.minimum < marks.recommended < marks.largest_safe < marks.card
     assert answer.preview.budget == marks.recommended == page.budget.slider.value() * MiB
     assert page.simulated.isVisible()
+    assert page.subtitle.words.text().endswith("processor measured here, card from its datasheet")
     assert page.budget.field.value() == pytest.approx(marks.recommended / GiB, abs=0.01)
     assert page.budget.decode.number.text() == f"{answer.preview.plan.predicted.decode:,.0f}"
     assert "predicted" in page.budget.decode.note.text()
@@ -267,6 +270,23 @@ def test_pressing_a_cell_pins_it(open_memory, qtbot):
     press(memory, expert, "Where the plan puts it", qtbot)
     press(memory, tensor, "Where the plan puts it", qtbot)
     assert memory.page.map.view._pinned == []
+
+
+def test_a_pin_leaves_its_cells_colour_to_be_seen(open_memory, qtbot):
+    memory = open_memory()
+    cells, view = memory.page._cells, memory.page.map.view
+    expert = cells.at(41, cells.tensor_columns + 100)
+    box = view.cell_box(expert.row, expert.column).toRect()
+
+    def colors() -> Counter[int]:
+        picture = view.viewport().grab(box).toImage()
+        return Counter(picture.pixel(x, y) for x in range(picture.width()) for y in range(picture.height()))
+
+    press(memory, cells.at(41, cells.tensor_columns + 101), "Keep on the GPU", qtbot)
+    ((before, pixels),) = colors().most_common(1)
+    press(memory, expert, "Keep in RAM", qtbot)
+    qtbot.waitUntil(lambda: len(colors()) > 1)
+    assert colors()[before] >= pixels / 3
 
 
 def test_pins_that_find_no_room_are_said(open_memory, qtbot):
