@@ -42,8 +42,8 @@ class DoctorPage(HelpPage):
         self.copy.setObjectName("secondary")
         self.copy.setToolTip(tr("Copies the findings without paths"))
         self.copy.clicked.connect(self._copy)
-        self.head.addWidget(self.copy)
-        self.head.addWidget(self.again)
+        self.actions.addWidget(self.copy)
+        self.actions.addWidget(self.again)
         self._card: QFrame | None = None
         self.column.addStretch(1)
         self.run()
@@ -82,7 +82,7 @@ class DoctorPage(HelpPage):
         for row in self.rows:
             rows.addWidget(row)
         self._card = card
-        self.column.insertWidget(2, card)
+        self.column.insertWidget(3, card)
 
     def _row(self, check: Check, parent: QWidget) -> QWidget:
         icon, color = LOOKS[check.health.value]

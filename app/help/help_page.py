@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
+from app.flow_layout import FlowLayout
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -45,6 +46,8 @@ class HelpPage(QScrollArea):
         self.column.setSpacing(10)
         self.column.addLayout(self.head)
         self.column.addWidget(self.explanation)
+        self.actions = FlowLayout()  # beside the title they would find no room in a narrow window
+        self.column.addLayout(self.actions)
         self.setWidget(self.body)
         theme.changed.connect(self._apply_theme)
         self._apply_theme()

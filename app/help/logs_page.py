@@ -51,7 +51,7 @@ class LogsPage(HelpPage):
         self.refresh.setObjectName("secondary")
         self.refresh.clicked.connect(self.read)
         for widget in (self.files, self.refresh, self.open, self.copy):
-            self.head.addWidget(widget)
+            self.actions.addWidget(widget)
         self.column.addWidget(self.text, 1)
         self._apply_theme()
         self.read()

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from app.translation import tr
 from engine.placement.items import Device, ItemKind, model_items
 from engine.placement.pins import Pins
 from engine.placement.plan import PlacementPlan
@@ -58,6 +59,7 @@ class MapCells:
         self._keys = {(item.kind, item.layer): item.key for item in items.items}
         self.banks = {bank.layer: bank for bank in items.banks}
         self.experts = max((bank.count for bank in items.banks), default=0)
+        self._expert_name = tr("blk.{layer} expert {number}")
         self.parts = _parts(shape)
         self.columns = len(self.parts) + self.experts
         self.rows = len(shape.layers) + 2
@@ -74,8 +76,8 @@ class MapCells:
 
     def label(self, row: int) -> str:
         if row == 0:
-            return "in"
-        return "out" if row == self.rows - 1 else str(row - 1)
+            return tr("in")
+        return tr("out") if row == self.rows - 1 else str(row - 1)
 
     def at(self, row: int, column: int) -> Cell | None:
         if not (0 <= row < self.rows and 0 <= column < self.columns):
@@ -87,7 +89,7 @@ class MapCells:
         if bank is None or expert >= bank.count:
             return None
         types = " + ".join(dict.fromkeys(matrix.type_name for matrix in bank.matrices))
-        return Cell(row, column, f"blk.{bank.layer} expert {expert}", types, bank.expert_bytes, bank.key, expert)
+        return Cell(row, column, self._expert_name.format(layer=bank.layer, number=expert), types, bank.expert_bytes, bank.key, expert)
 
     def cells_of(self, pins: Pins) -> list[tuple[int, int]]:
         """Row and column of everything that is pinned."""

@@ -44,7 +44,7 @@ from app.placement.timeline_card import TimelineCard
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.traces_card import TracesCard
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import engine_text, tr
 from engine.messages import PlacementRolledBack, TimelineTold
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.load import QUIET
@@ -224,7 +224,7 @@ class PlacementPage(QScrollArea):
         answer = self._controller.answer
         assert answer is not None
         gpu, cpu = answer.outlook.hardware.gpu, answer.outlook.hardware.cpu
-        where = tr("{gpu} with {cpu}", gpu=gpu.name, cpu=cpu.name) if gpu is not None else cpu.name
+        where = tr("{gpu} with {cpu}", gpu=engine_text(gpu.name), cpu=cpu.name) if gpu is not None else cpu.name
         source = tr("rates from datasheets")
         if answer.machine.measured:
             busy = answer.outlook.hardware.others_load > QUIET

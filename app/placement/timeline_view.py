@@ -26,7 +26,7 @@ class TimelineView(QWidget):
 
     def show_timeline(self, timeline: Timeline) -> None:
         self._tasks, self._seconds = timeline.tasks, timeline.seconds
-        busy = ", ".join(f"{lane.value} {timeline.busy(lane):.0%}" for lane in Lane)
+        busy = ", ".join(f"{_lane_words(lane)} {timeline.busy(lane):.0%}" for lane in Lane)
         self.setAccessibleName(tr("Timeline of one step: {busy}", busy=busy))
         self.update()
 
@@ -46,7 +46,7 @@ class TimelineView(QWidget):
             y = number * (ROW + GAP)
             painter.fillRect(QRectF(LABELS, y, self.width() - LABELS, ROW), theme.color("hover"))
             painter.setPen(theme.color("muted"))
-            painter.drawText(QRectF(0, y, LABELS - 8, ROW), Qt.AlignmentFlag.AlignVCenter, lane.value)
+            painter.drawText(QRectF(0, y, LABELS - 8, ROW), Qt.AlignmentFlag.AlignVCenter, _lane_words(lane))
         for task in self._tasks:
             box = self._box(task)
             painter.fillRect(box.adjusted(0, 0, -0.5 if box.width() > 2 else 0, 0), theme.color(_TOKENS[task.lane]))
@@ -66,3 +66,7 @@ class TimelineView(QWidget):
     def words_at(self, position: QPointF) -> str:
         found = [task for task in self._tasks if self._box(task).adjusted(-1, 0, 1, 0).contains(position)]
         return "\n".join(f"{task.name}: {(task.end - task.start) * 1e6:.0f} µs" for task in found[:6])
+
+
+def _lane_words(lane: Lane) -> str:
+    return tr("link") if lane is Lane.LINK else lane.value

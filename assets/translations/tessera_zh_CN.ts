@@ -2196,6 +2196,10 @@
       <translation>每次不同</translation>
     </message>
     <message>
+      <source>blk.{layer} expert {number}</source>
+      <translation>blk.{layer} 专家 {number}</translation>
+    </message>
+    <message>
       <source>brighter: used lately</source>
       <translation>越亮：最近使用</translation>
     </message>
@@ -2292,6 +2296,10 @@
       <translation>命中 {share}</translation>
     </message>
     <message>
+      <source>in</source>
+      <translation>输入</translation>
+    </message>
+    <message>
       <source>interrupted</source>
       <translation>被中断</translation>
     </message>
@@ -2306,6 +2314,10 @@
     <message>
       <source>largest safe {size}</source>
       <translation>最大安全值 {size}</translation>
+    </message>
+    <message>
+      <source>link</source>
+      <translation>链路</translation>
     </message>
     <message>
       <source>measured</source>
@@ -2378,6 +2390,10 @@
     <message>
       <source>other programs</source>
       <translation>其他程序</translation>
+    </message>
+    <message>
+      <source>out</source>
+      <translation>输出</translation>
     </message>
     <message>
       <source>page cache of the model</source>
