@@ -89,7 +89,8 @@ class MapCells:
         if bank is None or expert >= bank.count:
             return None
         types = " + ".join(dict.fromkeys(matrix.type_name for matrix in bank.matrices))
-        return Cell(row, column, self._expert_name.format(layer=bank.layer, number=expert), types, bank.expert_bytes, bank.key, expert)
+        name = self._expert_name.format(layer=bank.layer, number=expert)
+        return Cell(row, column, name, types, bank.expert_bytes, bank.key, expert)
 
     def cells_of(self, pins: Pins) -> list[tuple[int, int]]:
         """Row and column of everything that is pinned."""
