@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from engine.placement.arguments import add_arguments as plan_arguments
+from engine.placement.arguments import positive, thread_count
 
 COMMANDS = ("chat", "info", "bench", "plan", "doctor", "smoke")
 
@@ -43,9 +44,9 @@ def _chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("model", type=Path, metavar="MODEL", help="a GGUF file")
     chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="without one: a conversation, line by line")
     chat.add_argument("--greedy", action="store_true", help="always take the most likely token")
-    chat.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
-    chat.add_argument("--threads", type=_positive, metavar="N", help="processor threads")
-    chat.add_argument("--context", type=_positive, metavar="N", help="tokens the conversation may span")
+    chat.add_argument("--max-tokens", type=positive, metavar="N", help="end the answer after N tokens")
+    chat.add_argument("--threads", type=thread_count, metavar="N", help="processor threads")
+    chat.add_argument("--context", type=positive, metavar="N", help="tokens the conversation may span")
     chat.add_argument("--quiet", action="store_true", help="the answer alone")
     chat.add_argument("--engine", choices=("auto", "native", "compatibility"), default="auto")
     _device(chat, "auto")
@@ -54,15 +55,15 @@ def _chat(chat: argparse.ArgumentParser) -> None:
 def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("model", type=Path, metavar="MODEL", help="a GGUF file")
     bench.add_argument("--against", choices=("llama.cpp",), help="measure this one beside, in its best setting")
-    bench.add_argument("--threads", type=_positive, metavar="N", help="default: physical performance cores")
+    bench.add_argument("--threads", type=thread_count, metavar="N", help="default: physical performance cores")
     bench.add_argument("--prefill", type=_lengths, default=(512,), metavar="N,…", help="prompt lengths (default 512)")
-    bench.add_argument("--decode", type=_positive, default=64, metavar="N", help="tokens per decode run (default 64)")
+    bench.add_argument("--decode", type=positive, default=64, metavar="N", help="tokens per decode run (default 64)")
     bench.add_argument("--depth", type=_depths, default=(0,), metavar="N,…", help="depths for decode (default 0)")
-    bench.add_argument("--rounds", type=_positive, default=5, metavar="N", help="interleaved rounds (default 5)")
+    bench.add_argument("--rounds", type=positive, default=5, metavar="N", help="interleaved rounds (default 5)")
     bench.add_argument("--starts", action="store_true", help="also load to first token, memory, pause between tokens")
     bench.add_argument("--llama-bench", type=Path, metavar="PATH", help="add the rows of this llama-bench binary")
     bench.add_argument(
-        "--patience", type=_positive, metavar="SECONDS", help="begin no third round of a measure after so long"
+        "--patience", type=positive, metavar="SECONDS", help="begin no third round of a measure after so long"
     )
     bench.add_argument("--tier", default="", metavar="TIER", help="lower the ISA tier, e.g. scalar")
     bench.add_argument("--json", action="store_true", help="for programs")
@@ -81,15 +82,8 @@ def _device(command: argparse.ArgumentParser, default: str) -> None:
 
 
 def _lengths(text: str) -> tuple[int, ...]:
-    return tuple(_positive(part) for part in text.split(","))
+    return tuple(positive(part) for part in text.split(","))
 
 
 def _depths(text: str) -> tuple[int, ...]:
-    return tuple(0 if part.strip() == "0" else _positive(part) for part in text.split(","))
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
+    return tuple(0 if part.strip() == "0" else positive(part) for part in text.split(","))

@@ -79,6 +79,8 @@ class Terminal:
                     for warning in info.warnings:
                         self._say(warning)
                     return True
+                case Notice() as notice:
+                    self._notice(notice)
                 case ModelLoadFailed(error=error) | EngineStopped(error=ErrorInfo() as error):
                     self._complain(error)
                     return False
@@ -144,8 +146,8 @@ class Terminal:
                     self._say(f"{trimmed} of the oldest messages were left out to fit the context.")
                 for warning in warnings:
                     self._say(warning)
-            case Notice(text=text):
-                self._say(text)
+            case Notice() as notice:
+                self._notice(notice)
             case GenerationFinished() as finished:
                 if pieces and not pieces[-1].endswith("\n"):
                     self._out.write("\n")
@@ -167,6 +169,9 @@ class Terminal:
             return input("Leave out the oldest messages? [y/N] ").strip().lower() in ("y", "yes")
         except (EOFError, KeyboardInterrupt):
             return False
+
+    def _notice(self, notice: Notice) -> None:
+        self._say(" ".join(filter(None, (notice.text, notice.remedy))))
 
     def _say(self, text: str) -> None:
         if not self._options.quiet:

@@ -29,6 +29,10 @@ class UnsupportedError(EngineError):
     """A file is sound, but holds an architecture, type or value that this version cannot run; named."""
 
 
+class DeviceError(EngineError):
+    """A device that was asked for is not here, or cannot be opened. No other engine would help."""
+
+
 class OutOfMemoryError(EngineError):
     """Memory for weights, KV cache or scratch could not be had."""
 

@@ -32,7 +32,7 @@ from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
 from engine.placement.pins import Pin
 from engine.placement.shape import ModelShape
-from engine.runtime.devices.open import choose_device, open_device
+from engine.runtime.devices.open import open_chosen
 from engine.runtime.devices.streams import Span
 from engine.runtime.loaded import LoadedModel, assemble
 from engine.runtime.threads import default_threads
@@ -159,7 +159,7 @@ def load_native(
     """Maps the file and prepares to answer; weights are read from disk when they are first used.
 
     `freed` bytes will be given back by the model that runs now. Errors: FileError, FormatError, UnsupportedError,
-    OutOfMemoryError; nothing is left behind by a failed load.
+    DeviceError, OutOfMemoryError; nothing is left behind by a failed load.
     """
     _check_options(options)
     progress(0.0, "Reading the header")
@@ -176,8 +176,7 @@ def load_native(
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without our lock.
         with ThreadPoolExecutor(1, "vocabulary") as reader:
             vocabulary = reader.submit(_matching_tokenizer, spec)
-            kind, device_warning = choose_device(options.device)
-            device = open_device(kind, options.gpu_budget, threads)
+            device, device_warning = open_chosen(options.device, options.gpu_budget, threads)
             model = assemble(
                 gguf,
                 spec,

@@ -11,12 +11,19 @@ import tempfile
 import time
 from pathlib import Path
 
+from app.environment import has_display
+
 QUESTION = "Say hello in one short sentence."
 TIMEOUT_SECONDS = 300.0
 
 
 def run(options: argparse.Namespace) -> int:
     """0: answered. 1: the reason is on standard error. Times count from the start of the process."""
+    if not has_display():
+        print(
+            "There is no display, so the window cannot open. QT_QPA_PLATFORM=offscreen does without.", file=sys.stderr
+        )
+        return 1
     from app.window import make_application
     from engine.hub.starter import find_starter_model
 

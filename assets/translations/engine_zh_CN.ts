@@ -228,6 +228,10 @@
       <translation>请选择更短的上下文。</translation>
     </message>
     <message>
+      <source>Choose a smaller GPU budget.</source>
+      <translation>请选择较小的 GPU 预算。</translation>
+    </message>
+    <message>
       <source>Choose a smaller model, or close other programs.</source>
       <translation>请选择更小的模型，或关闭其他程序。</translation>
     </message>
@@ -1916,6 +1920,10 @@
       <translation>{0}将使用默认值。</translation>
     </message>
     <message>
+      <source>{} The model runs on the processor.</source>
+      <translation>{} 模型在处理器上运行。</translation>
+    </message>
+    <message>
       <source>{} The model runs on the processor. {}</source>
       <translation>{0} 模型在处理器上运行。{1}</translation>
     </message>
@@ -2198,6 +2206,10 @@
     <message>
       <source>{} of RAM and {} on the GPU</source>
       <translation>{0} 内存和 {1} 显存</translation>
+    </message>
+    <message>
+      <source>{} of addresses for {} could not be reserved.</source>
+      <translation>无法为“{1}”预留 {0} 的地址空间。</translation>
     </message>
     <message>
       <source>{} of weights and {} of cache for {} tokens.</source>

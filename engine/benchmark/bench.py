@@ -24,6 +24,7 @@ from engine.benchmark.worker import Worker
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
+from engine.runtime.devices.device import parse_device
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
 from kernels import _cpu
@@ -70,6 +71,7 @@ class Benchmark:
     def of(cls, args: argparse.Namespace) -> Benchmark:
         if args.tier and args.tier not in _cpu.tiers():
             raise EngineError(f"There is no tier “{args.tier}” here, only {', '.join(_cpu.tiers())}.")
+        parse_device(args.device)
         if args.trace:
             check_trace(str(args.trace))
         with GGUFFile.open(args.model) as gguf:

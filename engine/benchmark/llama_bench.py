@@ -6,6 +6,7 @@ It runs between our rounds, not interleaved with them, so its ratios are less tr
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 from collections.abc import Sequence
@@ -27,6 +28,11 @@ class LlamaBench:
     threads: int
     rounds: int
 
+    def __post_init__(self) -> None:
+        """EngineError where there is no such program, so that it is said before anything is measured."""
+        if self._program() is None:
+            raise self._failed("it is no program")
+
     def speeds(self, model: str, measures: Sequence[Measure]) -> list[tuple[str, Measure, float]]:
         """(system, measure, median tokens per second) for each measure. EngineError where it does not tell them."""
         found = []
@@ -42,11 +48,14 @@ class LlamaBench:
                 raise self._failed(f"it did not report the test {options}")
         return found
 
+    def _program(self) -> str | None:
+        """The file of this name, or the one that the search path has."""
+        return shutil.which(self.binary.absolute()) or shutil.which(self.binary)
+
     def _run(self, arguments: list[str]) -> list[dict[str, Any]]:
+        command = [self._program() or str(self.binary), *arguments]
         try:
-            done = subprocess.run(
-                [str(self.binary), *arguments], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._failed(str(error)) from error
         if done.returncode != 0:

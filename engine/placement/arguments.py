@@ -6,7 +6,8 @@ import argparse
 import re
 
 MODES = ("decode", "prefill", "least-memory")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GIB|MIB|GB|MB|G|M|)", re.IGNORECASE)
+_MOST_THREADS = 1024  # of the thread pool
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(GIB|MIB|GB|MB|G|M|)", re.IGNORECASE)
 _UNITS = {"GIB": 1 << 30, "G": 1 << 30, "": 1 << 30, "MIB": 1 << 20, "M": 1 << 20, "GB": 10**9, "MB": 10**6}
 
 
@@ -22,9 +23,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, default=4096, metavar="N", help="tokens of context (4096)")
     parser.add_argument("--prompt", type=int, metavar="N", help="tokens of the prompt to predict for (2048)")
     parser.add_argument("--mode", choices=MODES, default=MODES[0], help="what to be best at")
-    parser.add_argument("--threads", type=int, metavar="N", help="processor threads")
+    parser.add_argument("--threads", type=thread_count, metavar="N", help="processor threads")
     parser.add_argument("--measure", action="store_true", help="measure this machine again")
     parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def thread_count(text: str) -> int:
+    value = positive(text)
+    if value > _MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"must be {_MOST_THREADS} or less")
+    return value
 
 
 def parse_size(text: str) -> int:

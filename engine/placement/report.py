@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 from engine.errors import EngineError
@@ -90,7 +91,8 @@ def _hardware(args: argparse.Namespace) -> HardwareProfile:
     if args.cpu:
         return catalogue.machine(args.cpu, gpu, args.ram)
     folder = hardware_folder(getattr(args, "data_dir", None) or data_folder())
-    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # a plan needs no folder
+        folder.mkdir(parents=True, exist_ok=True)
     own = this_machine(folder, args.threads or default_threads(), measure_again=args.measure, progress=_show_progress)
     if args.ram:
         own = own.with_ram(args.ram)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from app.__main__ import main
-from app.arguments import parser
+from app.arguments import COMMANDS, parser
 from app.environment import has_display
+from app.terminal import Terminal, TerminalOptions
+from engine.messages import ErrorInfo, ModelLoadFailed, Notice
+from engine.placement.hardware import catalogue
 
+README = Path(__file__).parents[2] / "README.md"
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
 
@@ -79,6 +87,54 @@ def test_every_command_has_words():
         assert command in text
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there always is a display")
+def test_smoke_without_a_display_says_so():
+    done = run("smoke")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no display" in done.stderr and "Qt" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["bench", "plan", "chat"])
+@pytest.mark.parametrize("threads", ["0", "-1", "100000", "x"])
+def test_threads_that_cannot_be(command, threads, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "m.gguf", "--threads", threads])
+    assert caught.value.code == 2
+    assert "--threads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("plan", "--ram", "9" * 400), ("plan", "--budget", "9" * 400), ("chat", "--device", "emulated:" + "9" * 400)],
+)
+def test_sizes_beyond_all_bounds(arguments, capsys):
+    try:
+        status = main([arguments[0], "m.gguf", *arguments[1:]])
+    except SystemExit as ended:
+        status = ended.code
+    assert status in (1, 2)
+    assert "9999" in capsys.readouterr().err
+
+
+def test_the_readmes_commands_are_understood():
+    lines = [line for line in README.read_text("utf-8").splitlines() if line.startswith("    .venv/bin/python -m app ")]
+    commands = [shlex.split(re.split(r"  +", line.strip())[0])[3:] for line in lines]
+    assert {command[0] for command in commands if command} == set(COMMANDS)
+    for command in commands:
+        options = parser().parse_args([word for word in command if not word.startswith("[")])
+        if options.command == "plan":
+            assert catalogue.find_gpu(options.gpu)
+
+
+def test_the_terminal_tells_notices(monkeypatch):
+    events = [Notice("Its architecture is strange.", "It runs elsewhere."), ModelLoadFailed("m", ErrorInfo("E", "No."))]
+    err = io.StringIO()
+    terminal = Terminal(TerminalOptions(), err=err)
+    terminal._engine = SimpleNamespace(send=lambda command: [terminal._events.put(event) for event in events])
+    assert not terminal.load(Path("m"))
+    assert err.getvalue().splitlines()[0] == "Its architecture is strange. It runs elsewhere."
+
+
 @pytest.mark.parametrize("path", ["", ".", "/tmp/" + "y" * 300, "/tmp" + "/abcdefgh" * 600, "/nope", "nowhere/at/all"])
 @pytest.mark.parametrize("command", ["info", "plan"])
 def test_paths_that_lead_nowhere(command, path):
@@ -96,7 +152,8 @@ def test_measures_of_nothing_are_refused(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["bench", "m.gguf", *arguments])
     assert caught.value.code == 2
-    assert arguments[0] in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert arguments[0] in said and "invalid _" not in said
 
 
 def test_an_unknown_tier_or_a_trace_without_a_place_is_said_before_anything_is_measured(tmp_path, capsys):

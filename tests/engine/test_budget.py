@@ -119,8 +119,9 @@ def test_a_budget_that_fails_is_rolled_back_with_a_reason(client: EngineClient, 
 def test_a_device_that_is_not_there(client: EngineClient, tiny_models: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = FoundCard(reason="There is no NVIDIA driver.")
     monkeypatch.setattr("engine.runtime.devices.open.find_card", lambda: missing)
-    with pytest.raises(ReportedError, match=r"no NVIDIA driver.*run it on the processor"):
-        client.load(str(tiny_models(MODEL)), LoadOptions(device="cuda", engine="native"))
+    for engine in ("native", "auto"):
+        with pytest.raises(ReportedError, match=r"no NVIDIA driver.*run it on the processor"):
+            client.load(str(tiny_models(MODEL)), LoadOptions(device="cuda", engine=engine))
 
 
 def test_pinned_experts_come_and_stay(client: EngineClient, tiny_models: Write) -> None:

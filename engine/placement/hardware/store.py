@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -48,7 +49,8 @@ def this_machine(
     own = HardwareProfile(cpu, platform=_platform(), source="measured", others_load=others.share())
     profile = with_gpu(own, report)
     profile = replace(profile, disk_bandwidth=probe.disk_read_bandwidth(folder) if folder.is_dir() else 0.0)
-    save(profile, path)
+    with suppress(OSError):  # where nothing can be kept, it is measured each time
+        save(profile, path)
     return profile
 
 

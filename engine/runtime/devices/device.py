@@ -156,7 +156,7 @@ def parse_device(text: str) -> DeviceChoice:
         )
     if not size:
         return DeviceChoice(kind)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", size)
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]*)", size)
     if match is None or match[2].upper() not in _UNITS:
         raise EngineError(f"“{size}” is no amount of memory.", remedy="Write it as 256MiB or 6GiB.")
     return DeviceChoice(kind, int(float(match[1]) * _UNITS[match[2].upper()]))

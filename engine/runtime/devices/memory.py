@@ -32,7 +32,14 @@ class Region:
         self.size = 0
         self.charged = 0  # whole granules
         self._memory = memory
-        self._map = _map_anonymous(max(1, memory.granules(capacity)))
+        try:
+            self._map = _map_anonymous(max(1, memory.granules(capacity)))
+        except (OSError, OverflowError, ValueError) as error:
+            raise DeviceMemoryError(
+                f"{format_bytes(capacity)} of addresses for {purpose} could not be reserved.",
+                done="Nothing was changed.",
+                remedy="Choose a smaller GPU budget.",
+            ) from error
         self._bytes: Bytes = np.frombuffer(self._map, np.uint8)
 
     def resize(self, size: int) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import psutil
 
-from engine.errors import UnsupportedError
+from engine.errors import DeviceError
 from engine.hub.folders import cache_folder, data_folder
 from engine.memory.available import available_memory
 from engine.placement.budget import headroom_bytes
@@ -27,7 +27,7 @@ _GRANULARITY = 4 << 10
 
 
 def open_device(kind: str, budget: int | None, threads: int) -> Device | None:
-    """None for the CPU alone. UnsupportedError where there is no such device here."""
+    """None for the CPU alone. DeviceError where there is no such device here."""
     if kind == "cpu":
         return None
     if kind in ("emulated", "emulated-exact"):
@@ -50,11 +50,23 @@ def choose_device(kind: str) -> tuple[str, str]:
     return "cpu", f"{found.reason} The model runs on the processor. {found.remedy}".rstrip() if found.name else ""
 
 
+def open_chosen(kind: str, budget: int | None, threads: int) -> tuple[Device | None, str]:
+    """The device that `kind` stands for, and what its owner should know. "auto" takes the processor where a card cannot
+    be opened; DeviceError where one that was asked for is not here."""
+    chosen, warning = choose_device(kind)
+    try:
+        return open_device(chosen, budget, threads), warning
+    except DeviceError as error:
+        if kind != "auto":
+            raise
+        return None, f"{error.cause} The model runs on the processor."
+
+
 def _open_card(found: FoundCard, budget: int | None) -> Device:
     from engine.runtime.devices.cuda.device import CudaDevice
 
     if found.driver is None or found.facts is None:
-        raise UnsupportedError(
+        raise DeviceError(
             found.reason,
             done="The model was not loaded.",
             remedy=f"{found.remedy or 'See what `tessera doctor` says.'} Or run it on the processor.",
@@ -63,7 +75,7 @@ def _open_card(found: FoundCard, budget: int | None) -> Device:
     try:
         return CudaDevice(found.driver, cache_folder() / "cubins", found.facts, budget, headroom_bytes(machine))
     except LaunchError as error:
-        raise UnsupportedError(
+        raise DeviceError(
             f"{found.name} could not be opened: {error}.",
             done="The model was not loaded.",
             remedy="Close other programs that use the GPU, or run the model on the processor.",
@@ -81,7 +93,7 @@ def card_machine(facts: CardFacts) -> HardwareProfile:
 
 
 def with_device(own: HardwareProfile, choice: DeviceChoice) -> HardwareProfile:
-    """A machine with the device that was asked for. UnsupportedError where it is not here."""
+    """A machine with the device that was asked for. DeviceError where it is not here."""
     kind, _ = choose_device(choice.kind)
     if kind == "cpu":
         return replace(own, gpu=None, link=None, drives_display=False)
@@ -89,7 +101,7 @@ def with_device(own: HardwareProfile, choice: DeviceChoice) -> HardwareProfile:
         return emulated_machine()
     found = find_card()
     if found.facts is None:
-        raise UnsupportedError(found.reason, remedy=found.remedy or "Plan for a card of the catalogue: --gpu NAME.")
+        raise DeviceError(found.reason, remedy=found.remedy or "Plan for a card of the catalogue: --gpu NAME.")
     return _with_card(own, found.facts)
 
 

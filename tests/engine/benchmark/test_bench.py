@@ -114,7 +114,15 @@ def test_a_llama_bench_that_fails_is_a_message(
 
 def test_a_llama_bench_that_is_not_there_is_a_message(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="could not be measured"):
-        LlamaBench(tmp_path / "nothing", 1, 1).speeds("model.gguf", [Measure("prefill", 8)])
+        LlamaBench(tmp_path / "nothing", 1, 1)
+
+
+def test_a_llama_bench_beside_us_needs_no_dot_and_slash(
+    llama_bench: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(llama_bench().parent)
+    found = LlamaBench(Path("llama-bench"), 1, 1).speeds("model.gguf", [Measure("prefill", 8)])
+    assert [speed for _, _, speed in found] == [20.0]
 
 
 def test_a_file_that_is_no_model_is_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return runs
 
 
+def test_a_machine_whose_profile_cannot_be_kept(tmp_path: Path, measured: list[int]) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert store.this_machine(tmp_path / "file" / "hardware", 2, gpus=NONE).cpu.memory_bytes
+    assert measured == [2]
+
+
 def test_a_machine_is_measured_once_and_again_on_request(tmp_path: Path, measured: list[int]) -> None:
     first = store.this_machine(tmp_path, 2, gpus=NONE)
     assert store.this_machine(tmp_path, 2, gpus=NONE) == first

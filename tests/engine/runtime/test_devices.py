@@ -24,6 +24,7 @@ from engine.runtime.devices import (
     parse_device,
 )
 from engine.runtime.devices.emulated import EmulatedDevice
+from engine.runtime.devices.memory import DeviceMemory, DeviceMemoryError
 from engine.runtime.executor import Chunk, Interrupted
 from engine.runtime.placement import Placement
 from engine.runtime.schedule import COMPUTE, Schedule
@@ -166,3 +167,11 @@ def test_no_rows_no_logits(model: HybridModel) -> None:
     state.truncate(0)
     assert np.allclose(ours, model.extend(state, [*TOKENS, 5])[-1:], atol=1e-3 * ours.std(), rtol=0)
     state.release()
+
+
+@pytest.mark.parametrize("size", [1 << 57, 1 << 80])
+def test_more_addresses_than_there_are(size: int) -> None:
+    memory = DeviceMemory(size)
+    with pytest.raises(DeviceMemoryError, match="for weights could not be reserved"):
+        memory.reserve(size, "weights")
+    assert memory.used == 0

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UnsupportedError
+from engine.errors import DeviceError
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.card import CardFacts, catalogue_entry
 from engine.runtime.devices import open as opening
 from engine.runtime.devices.cuda import find
 from engine.runtime.devices.cuda.find import FoundCard, find_card
 from engine.runtime.devices.device import parse_device
-from engine.runtime.devices.open import choose_device, open_device, with_device
+from engine.runtime.devices.open import choose_device, open_chosen, open_device, with_device
 from engine.telemetry import doctor
 from engine.telemetry.doctor import Health
 from engine.telemetry.gpus import GPU, GPUReport
@@ -82,11 +82,24 @@ def test_automatic_takes_a_card_that_can_be_used(monkeypatch: pytest.MonkeyPatch
 
 def test_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "find_card", lambda: HINDERED)
-    with pytest.raises(UnsupportedError, match="is here, but") as refusal:
+    with pytest.raises(DeviceError, match="is here, but") as refusal:
         open_device("cuda", None, 1)
     assert refusal.value.remedy == "pip install … Or run it on the processor."
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(DeviceError):
         with_device(catalogue.machine("Ryzen 7 5800X"), parse_device("cuda:6GiB"))
+
+
+def test_what_cannot_be_opened_is_refused_by_name_and_passed_over_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: object) -> None:
+        raise DeviceError("The card could not be opened: busy.", remedy="Close other programs.")
+
+    monkeypatch.setattr(opening, "find_card", lambda: find_card(library_path()))
+    monkeypatch.setattr(opening, "_open_card", busy)
+    with pytest.raises(DeviceError, match="busy"):
+        open_chosen("cuda", None, 1)
+    device, warning = open_chosen("auto", None, 1)
+    assert device is None
+    assert warning == "The card could not be opened: busy. The model runs on the processor."
 
 
 def test_plans_are_for_the_card_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
