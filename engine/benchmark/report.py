@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -79,20 +80,25 @@ class Results:
         for label, held in least.items():
             yield {"system": label, **nothing, "resident_bytes": held}
 
-    def _ratios(self) -> dict[str, float]:
-        ratios: dict[str, float] = {}
+    def _ratios(self) -> dict[str, float | None]:
+        """None where no round counts for both, so that JSON stays JSON."""
+        ratios: dict[str, float | None] = {"prefill": None, "decode": None}
+
+        def add(measure: Measure, name: str, ratio: float) -> None:
+            ratios[name] = ratio if math.isfinite(ratio) else None
+            if ratios[measure.kind] is None:
+                ratios[measure.kind] = ratios[name]
+
         for comparison in self.comparisons:
             labels = list(dict.fromkeys(turn.label for turn in comparison.turns))
             ours = next((label for label in labels if _is_ours(label)), OURS)
             measure = comparison.measure
             for label in labels:
                 if label != ours:
-                    ratios[measure.name] = comparison.ratio(ours, label)
-                    ratios.setdefault(measure.kind, ratios[measure.name])
+                    add(measure, measure.name, comparison.ratio(ours, label))
             for system, other, speed in self.others:
                 if other == measure:
-                    ratios[f"{measure.name} : {system}"] = comparison.speed(ours) / speed
-                    ratios.setdefault(measure.kind, ratios[f"{measure.name} : {system}"])
+                    add(measure, f"{measure.name} : {system}", comparison.speed(ours) / speed)
         firsts = [(start.label, start.first_token) for start in self.starts]
         pauses = [(start.label, start.pause.between) for start in self.starts]
         for name, values in ((LOAD, firsts), (MEMORY, self.held), (PAUSE, pauses)):
@@ -166,7 +172,7 @@ def render(report: dict[str, Any]) -> str:
         read = f"{low:.1f}–{high:.1f}" if high else ""
         lines.append(f"{name:<24}{row['system']:<36}{result:>14}{predicted:>11}  {share:<30}{read:>10}")
     for name, ratio in report.get("ratios", {}).items():
-        if name not in ("prefill", "decode"):
+        if name not in ("prefill", "decode") and ratio is not None:
             lines.append(f"{name:<24}ratio, ours : peer {ratio:.2f}")
     if report["dropped_turns"]:
         lines.append(f"{report['dropped_turns']} turns thrown away: the memory's speed changed during them")

@@ -11,9 +11,9 @@ import pytest
 
 from app.__main__ import main
 from engine.benchmark.llama_bench import LlamaBench
-from engine.benchmark.report import LOAD, MEMORY, PAUSE, markdown, render
-from engine.benchmark.rounds import Measure
-from engine.benchmark.traffic import decode_bytes, prefill_products
+from engine.benchmark.report import LOAD, MEMORY, PAUSE, Results, markdown, render
+from engine.benchmark.rounds import Comparison, Measure, Turn
+from engine.benchmark.traffic import Work, decode_bytes, prefill_products
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
@@ -44,6 +44,29 @@ def test_bench_measures_both_and_reports_ratios(starter_model: Path, capsys: pyt
         assert all(speed > 0 for speed in row.get("predicted", {}).values())
         assert (row["prefill"] is None) or row["int8_peak_share"] > 0
     expect_starts(report, starter_model.stat().st_size)
+
+
+def test_ratios_of_rounds_that_do_not_count_are_null() -> None:
+    prefill, decode = Measure("prefill", 8), Measure("decode", 2)
+    apart = (Turn("tessera", prefill, 0, 10.0, 1e9), Turn("llama.cpp, repacked", prefill, 1, 5.0, 1e9))
+    alone = (Turn("llama.cpp, repacked", decode, 0, 5.0, 1e9),)
+    results = Results(
+        model="m",
+        threads=1,
+        tier="avx2",
+        device="cpu",
+        peer="llama.cpp",
+        work=Work(1.0, 1.0, 1.0),
+        peak=1.0,
+        prediction=None,
+        comparisons=[Comparison(prefill, apart, 3), Comparison(decode, alone, 3)],
+        starts=[],
+        held=[],
+        others=[("llama-bench 1", decode, 4.0)],
+    )
+    report = json.loads(json.dumps(results.report(), allow_nan=False))
+    assert report["ratios"]["prefill"] is None and report["ratios"]["decode"] is None
+    assert "6 turns thrown away" in render(report)
 
 
 def expect_starts(report: dict[str, Any], file_bytes: int) -> None:
