@@ -46,6 +46,7 @@ def _private_bytes() -> int:
 
 
 def _serve(connection: Connection, system: str, setup: Setup, role: Role) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl+C ends it at once, without a word
     try:
         make = _contestant_type(system, role)
         before = _private_bytes()
@@ -113,7 +114,8 @@ class Worker:
 
     def _call(self, method: str, *arguments: Any) -> Any:
         self._signal("SIGCONT")
-        self._connection.send((method, arguments))
+        with contextlib.suppress(ConnectionError):  # of a process that has ended: receiving says so
+            self._connection.send((method, arguments))
         result = self._receive()
         self._pause()
         return result
@@ -121,7 +123,7 @@ class Worker:
     def _receive(self) -> Any:
         try:
             good, value = self._connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             self._process.join()
             raise BackendCrashedError(
                 f"The measured system {self.label} ended by itself (exit code {self._process.exitcode})."

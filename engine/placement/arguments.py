@@ -13,9 +13,10 @@ _UNITS = {"GIB": 1 << 30, "G": 1 << 30, "": 1 << 30, "MIB": 1 << 20, "M": 1 << 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="FILE|REPO", help="a GGUF file, or owner/name[:QUANT] on the hub")
-    parser.add_argument("--gpu", metavar="NAME", help='a GPU of the catalogue ("RTX 4090"), or "none"')
+    card = parser.add_mutually_exclusive_group()
+    card.add_argument("--gpu", metavar="NAME", help='a GPU of the catalogue ("RTX 4090"), or "none"')
     parser.add_argument("--cpu", metavar="NAME", help='a CPU of the catalogue ("Core i7-11700")')
-    parser.add_argument(
+    card.add_argument(
         "--device", metavar="DEVICE", help="this computer's own card, and how much of its memory: cuda, cuda:6GiB"
     )
     parser.add_argument("--ram", type=parse_size, metavar="SIZE", help="RAM of the machine, as 64GiB")

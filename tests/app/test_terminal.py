@@ -73,7 +73,10 @@ def test_the_terminal_imports_no_qt():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("arguments", [["chat"], ["chat", "m", "p", "--max-tokens", "0"], ["unknown"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["chat"], ["chat", "m", "p", "--max-tokens", "0"], ["unknown"], ["plan", "m", "--gpu", "x", "--device", "cuda"]],
+)
 def test_wrong_arguments_are_explained(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from app.__main__ import main
+from engine.benchmark.contestant import Setup
 from engine.benchmark.llama_bench import LlamaBench
 from engine.benchmark.report import LOAD, MEMORY, PAUSE, Results, markdown, render
 from engine.benchmark.rounds import Comparison, Measure, Turn
 from engine.benchmark.traffic import Work, decode_bytes, prefill_products
-from engine.errors import EngineError
+from engine.benchmark.worker import Worker
+from engine.errors import BackendCrashedError, EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.placement.hardware.catalogue import machine
@@ -67,6 +72,17 @@ def test_ratios_of_rounds_that_do_not_count_are_null() -> None:
     report = json.loads(json.dumps(results.report(), allow_nan=False))
     assert report["ratios"]["prefill"] is None and report["ratios"]["decode"] is None
     assert "6 turns thrown away" in render(report)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an interrupt for one process")
+def test_an_interrupt_ends_a_measured_system_without_a_word(starter_model: Path, capfd: Any) -> None:
+    worker = Worker("tessera", Setup(str(starter_model), 1, 256, ""))
+    (child,) = [one for one in psutil.Process().children() if one.status() == psutil.STATUS_STOPPED]
+    child.send_signal(signal.SIGINT)
+    with pytest.raises(BackendCrashedError, match="ended by itself"):
+        worker.prefill(8)
+    worker.close()
+    assert capfd.readouterr().err == ""
 
 
 def expect_starts(report: dict[str, Any], file_bytes: int) -> None:
