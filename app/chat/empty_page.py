@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from app.model_controller import ModelController
 from app.theme.theme import Theme
 from app.translation import tr
+
+ROOM_FOR_ALL, ROOM_FOR_WORDS = 190, 110  # pixels
 
 
 class EmptyPage(QWidget):
@@ -34,10 +37,18 @@ class EmptyPage(QWidget):
         layout.addSpacing(4)
         layout.addWidget(self.text)
         layout.addStretch(6)
+        self.setMinimumHeight(1)  # what stands below, problems above all, goes first in a low window
         models.changed.connect(self._show_state)
         models.models_found.connect(self._show_state)
         theme.changed.connect(self._show_state)
         self._show_state()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        height = event.size().height()
+        self.mark.setVisible(height >= ROOM_FOR_ALL)
+        for words in (self.title, self.text):
+            words.setVisible(height >= ROOM_FOR_WORDS)
 
     def _show_state(self) -> None:
         models = self._models

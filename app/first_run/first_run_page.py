@@ -142,6 +142,7 @@ class FirstRunPage(QScrollArea):
         model = one.model
         title = QLabel(f"{model.title}  ·  {model.gigabytes:.1f} GB", row)
         title.setObjectName("settingTitle")
+        title.setWordWrap(True)
         why = QLabel(sentences(_role_words(one.role), engine_text(model.why)), row)
         why.setObjectName("settingHelp")
         why.setWordWrap(True)
@@ -159,8 +160,11 @@ class FirstRunPage(QScrollArea):
         line.setContentsMargins(16, 8, 16, 8)
         line.setSpacing(12)
         line.addLayout(texts, 1)
-        line.addWidget(pill)
-        line.addWidget(get)
+        side = QVBoxLayout()  # below each other: a narrow window has no room for both in a line
+        side.setSpacing(4)
+        side.addWidget(pill, 0, Qt.AlignmentFlag.AlignRight)
+        side.addWidget(get, 0, Qt.AlignmentFlag.AlignRight)
+        line.addLayout(side)
         return row
 
     def _ask_file(self) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QLabel
 
 from app.first_run.machine_words import FirstLook, gpu_fact, memory_fact, processor_fact
 from app.help.gpu_page import GpuPage
+from app.problems import Action, Problem
 from engine.errors import FileError
 from engine.hub.catalogue import CatalogueModel
 from engine.hub.recommend import GB, Memories, Role, predicted_decode, recommend
@@ -179,3 +180,23 @@ def test_a_second_start_brings_its_model(app, tmp_path):
     app.context.second_start(str(tmp_path / "clicked.gguf"), "")
     assert app.window.stack.currentWidget() is app.page
     assert any(isinstance(one, LoadModel) and "clicked.gguf" in one.path for one in app.engine.commands)
+
+
+def test_the_pages_fit_into_a_narrow_window(app, qtbot):
+    for name in ("welcome", "doctor", "logs", "gpu"):
+        app.window.show_page(name)
+        page = app.window.page(name)
+        if name == "welcome":
+            qtbot.waitUntil(lambda page=page: bool(page.models.count()), timeout=30_000)
+        assert page.widget().minimumSizeHint().width() <= 428, name
+
+
+def test_a_problem_is_read_whole_in_a_low_window(app, qtbot):
+    app.window.resize(440, 560)
+    words = "Your conversations and what you were writing are here. Nothing was sent to anybody. " * 2
+    action = Action("Do it", lambda: None)
+    app.context.problems.show(Problem("one", "It crashed.", words, actions=(action,)))
+    app.context.problems.show(Problem("two", "A model crashed too.", "It was not loaded.", actions=(action,)))
+    labels = app.page.problem_stack.cards[0].findChildren(QLabel, "problemRest")
+    qtbot.waitUntil(lambda: 200 < labels[0].width() < 400)  # laid out
+    qtbot.waitUntil(lambda: labels[0].height() >= labels[0].heightForWidth(labels[0].width()))
