@@ -30,6 +30,7 @@ from engine.messages import (
     TokenEvent,
 )
 from engine.placement.pins import Pin
+from engine.runtime import pace
 from engine.runtime.devices.cuda.find import FoundCard
 from tests.support.tiny_models import TinyModel
 
@@ -162,12 +163,15 @@ def timeline(client: EngineClient) -> TimelineTold:
     return told
 
 
-def test_steps_are_watched_once_they_are_asked_for(client: EngineClient, tiny_models: Write) -> None:
+def test_steps_are_watched_once_they_are_asked_for(
+    client: EngineClient, tiny_models: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "FEWEST_STEPS", 1 << 30)  # slow steps would move the model off the device
     load(client, tiny_models(MODEL), SOME)
     list(client.stream(request("unwatched", 4)))
     assert timeline(client) == TimelineTold()
     told = TimelineTold()
-    for number in range(20):  # the placement may change meanwhile, where steps are not as fast as planned
+    for number in range(20):
         prompt = f"{number} nine ten eleven twelve thirteen"
         list(client.stream(replace(request(f"watched {number}", 4), raw_prompt=prompt)))
         told = timeline(client)
