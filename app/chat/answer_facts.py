@@ -31,7 +31,12 @@ def summary(message: Message) -> str:
 
 
 def _predicted(details: Mapping[str, Any], key: str) -> str:
-    return " " + tr("({speed} predicted)", speed=format_speed(details[key])) if details.get(key) else ""
+    if not details.get(key):
+        return ""
+    speed = format_speed(details[key])
+    if details.get("predicted_from") == "emulated":
+        return " " + tr("({speed} predicted for the emulated card)", speed=speed)
+    return " " + tr("({speed} predicted)", speed=speed)
 
 
 def prediction_source(details: Mapping[str, Any]) -> str:
@@ -40,6 +45,7 @@ def prediction_source(details: Mapping[str, Any]) -> str:
         "measured": tr("Predicted from rates measured on this machine"),
         "mixed": tr("Predicted from measured rates of the processor and the GPU's datasheet"),
         "datasheet": tr("Predicted from datasheets, not from measured rates"),
+        "emulated": tr("Predicted for the card that is emulated; measured on this processor, which plays it"),
     }
     return sentences.get(details.get("predicted_from", ""), "")
 

@@ -86,13 +86,14 @@ def predicted_details(
 ) -> dict[str, Any]:
     """For the message's row: tokens per second, and whether they come from measured rates, a datasheet's, or both.
 
-    An emulated device is predicted as the card that it plays.
+    An emulated device is predicted as the card that it plays, and "emulated" says so.
     """
     from engine.placement.predict import predict
     from engine.runtime.devices.open import emulated_machine
 
+    source = "datasheet" if not measured else "mixed" if residency is not None else "measured"
     if info.device.startswith("emulated"):
-        machine, measured = emulated_machine(), False
+        machine, source = emulated_machine(), "emulated"
     speeds = predict(
         shape,
         machine.with_threads(info.threads),
@@ -102,5 +103,4 @@ def predicted_details(
         on_gpu={item.name for item in residency.items if item.on_device} if residency else (),
         slots={bank.name: bank.slots for bank in residency.banks} if residency else {},
     )
-    source = "datasheet" if not measured else "mixed" if residency is not None else "measured"
     return {"predicted_prefill": speeds.prefill, "predicted_decode": speeds.decode, "predicted_from": source}

