@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -14,12 +15,15 @@ from app.model_files import ModelFile, available_models
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
 from app.translation import engine_text, tr
+from engine.hub.names import proper_name
 from engine.messages import (
+    CancelLoad,
     EngineStopped,
     Event,
     LoadModel,
     LoadOptions,
     ModelInfo,
+    ModelLoadCancelled,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoading,
@@ -52,6 +56,7 @@ class ModelController(QObject):
         self.loading_fraction = 0.0
         self.loading_stage = ""
         self._last_path: str | None = None  # what ran when the engine ended
+        self._orders = 0  # loads that were sent and have not ended
         self.models: list[ModelFile] = []
         self._client = client
         self._settings = settings
@@ -105,8 +110,13 @@ class ModelController(QObject):
         self.loading_path, self.loading_fraction, self.loading_stage = str(path), 0.0, ""
         self._problems.clear(PROBLEM)
         self.crashes.loading(str(path))
+        self._orders += 1
         self._client.send(LoadModel(str(path), options))
         self.changed.emit()
+
+    def cancel_load(self) -> None:
+        """The model that is being loaded is not wanted after all; one that runs goes on."""
+        self._client.send(CancelLoad())
 
     def load_with_context(self, tokens: int) -> None:
         """The same model again, with another context length that is kept."""
@@ -133,30 +143,41 @@ class ModelController(QObject):
             case ModelLoading(path=path, fraction=fraction, stage=stage):
                 self.loading_path, self.loading_fraction, self.loading_stage = path, fraction, stage
             case ModelLoaded(info=info):
+                self._orders = max(0, self._orders - 1)
                 self.loading_path = None
-                self.info = info
+                self.info = info = _with_proper_name(info)
                 self.crashes.loaded(info.path)
                 self._settings.set("last_model", info.path)
                 self._show_warnings(info)
             case ModelLoadFailed():
                 self._load_failed(event)
+            case ModelLoadCancelled(still_loaded=still_loaded):
+                self._load_ended(still_loaded)
             case ModelUnloaded():
                 self.info = None
                 self.crashes.left()
             case EngineStopped():
+                self._orders = 0
                 self._last_path = self.info.path if self.info is not None else self.loading_path
                 self.info = self.loading_path = None
             case _:
                 return
         self.changed.emit()
 
-    def _load_failed(self, event: ModelLoadFailed) -> None:
+    def _load_ended(self, still_loaded: str | None) -> None:
+        """Without the model that was wanted. The next one may be on its way already."""
+        self._orders = max(0, self._orders - 1)
+        if still_loaded is None:
+            self.info = None
+        if self._orders:
+            return
         self.loading_path = None
         self.crashes.left()
-        if event.still_loaded is None:
-            self.info = None
-        elif self.info is not None:
+        if self.info is not None:
             self.crashes.loaded(self.info.path)
+
+    def _load_failed(self, event: ModelLoadFailed) -> None:
+        self._load_ended(event.still_loaded)
         path = event.path
         again = Action(tr("Try again"), lambda: self.load(path), primary=True)
         self._problems.show(Problem.from_info(PROBLEM, event.error, (again,)))
@@ -201,3 +222,8 @@ class ModelController(QObject):
         if last and Path(last).is_file():
             return Path(last)
         return self.models[0].path if self.models else None
+
+
+def _with_proper_name(info: ModelInfo) -> ModelInfo:
+    name = proper_name(Path(info.path).name, info.file_bytes)
+    return replace(info, name=name) if name else info

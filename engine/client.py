@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from engine.engine import Engine
+from engine.errors import EngineError
 from engine.messages import (
     Abort,
     ChatMessage,
@@ -21,6 +22,7 @@ from engine.messages import (
     LoadModel,
     LoadOptions,
     ModelInfo,
+    ModelLoadCancelled,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoading,
@@ -64,16 +66,16 @@ class EngineClient:
     def load(
         self, path: str, options: LoadOptions = _DEFAULTS, on_progress: Callable[[ModelLoading], None] | None = None
     ) -> ModelInfo:
-        """Loads a model and waits for it. ReportedError if it cannot be loaded."""
+        """Loads a model and waits for it. ReportedError if it cannot be loaded, EngineError if that was cancelled."""
         self.send(LoadModel(path, options))
-        for event in self._until(ModelLoaded, ModelLoadFailed):
+        for event in self._until(ModelLoaded, ModelLoadFailed, ModelLoadCancelled):
             if isinstance(event, ModelLoading) and on_progress is not None:
                 on_progress(event)
             elif isinstance(event, ModelLoaded):
                 return event.info
             elif isinstance(event, ModelLoadFailed):
                 raise event.error.to_exception()
-        raise AssertionError("unreachable")
+        raise EngineError("The load was cancelled.")
 
     def unload(self) -> None:
         """Unloads the model that `load` loaded, and waits for it."""

@@ -17,6 +17,7 @@ from engine.messages import (
     Abort,
     AskResidency,
     AskTimeline,
+    CancelLoad,
     Command,
     EngineStopped,
     ErrorInfo,
@@ -26,6 +27,7 @@ from engine.messages import (
     GenerationFinished,
     GenerationRequest,
     LoadModel,
+    ModelLoadCancelled,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoading,
@@ -46,6 +48,10 @@ from engine.telemetry.residency import ResidencySnapshot
 class _Arrived:
     command: Command
     time: float
+
+
+class _LoadCancelledError(Exception):
+    """Nobody wants the model that is being loaded any more."""
 
 
 class Engine:
@@ -108,6 +114,8 @@ class Engine:
         match arrived.command:
             case LoadModel() as command:
                 self._load(command)
+            case CancelLoad():
+                pass  # it has done its work while the model was being loaded, or came too late
             case UnloadModel():
                 self._unload()
             case Generate(request):
@@ -127,21 +135,34 @@ class Engine:
                 self._is_stopping = True
 
     def _load(self, command: LoadModel) -> None:
-        """The new model is complete before the old one is let go; a failure leaves the old one running."""
+        """The new model is complete before the old one is let go; a failure leaves the old one running.
+
+        CancelLoad, and every order that makes this load pointless, ends it at its next sign of progress.
+        """
         began = time.perf_counter()
+        still = self._backend.info.path if self._backend is not None else None
 
         def progress(fraction: float, stage: str) -> None:
+            if self._is_load_unwanted():
+                raise _LoadCancelledError
             self._emit(ModelLoading(command.path, fraction, stage))
 
         try:
             backend = load_backend(command.path, command.options, self._emit, progress, replaced=self._backend)
+        except _LoadCancelledError:
+            self._emit(ModelLoadCancelled(command.path, still))
+            return
         except Exception as failure:
-            still = self._backend.info.path if self._backend is not None else None
             self._emit(ModelLoadFailed(command.path, _describe(failure), still))
             return
         self._unload()
         self._backend = backend
         self._emit(ModelLoaded(backend.info, time.perf_counter() - began))
+
+    def _is_load_unwanted(self) -> bool:
+        self._take_commands(wait=False)
+        ending = CancelLoad | LoadModel | UnloadModel | Shutdown
+        return any(isinstance(arrived.command, ending) for arrived in self._commands)
 
     def _unload(self) -> None:
         """Memory is free again by the time that the event tells of it."""

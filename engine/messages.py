@@ -89,6 +89,11 @@ class LoadModel:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelLoad:
+    """The model that is being loaded is not wanted any more; without effect when none is."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnloadModel:
     pass
 
@@ -133,7 +138,18 @@ class Shutdown:
     pass
 
 
-Command = LoadModel | UnloadModel | Generate | Abort | SetBudget | SetPins | AskResidency | AskTimeline | Shutdown
+Command = (
+    LoadModel
+    | CancelLoad
+    | UnloadModel
+    | Generate
+    | Abort
+    | SetBudget
+    | SetPins
+    | AskResidency
+    | AskTimeline
+    | Shutdown
+)
 
 
 # --- events ---------------------------------------------------------------------------------------------------
@@ -205,6 +221,14 @@ class ModelLoadFailed:
 
     path: str
     error: ErrorInfo
+    still_loaded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoadCancelled:
+    """The model that ran before, if any, still runs (`still_loaded`)."""
+
+    path: str
     still_loaded: str | None = None
 
 
@@ -351,6 +375,7 @@ Event = (
     ModelLoading
     | ModelLoaded
     | ModelLoadFailed
+    | ModelLoadCancelled
     | ModelUnloaded
     | GenerationStarted
     | PrefillProgress

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
 from engine.placement.pins import Pin
 from engine.placement.shape import ModelShape
+from engine.runtime.devices import Device
 from engine.runtime.devices.open import open_chosen
 from engine.runtime.devices.streams import Span
 from engine.runtime.loaded import LoadedModel, assemble
@@ -50,6 +51,7 @@ from engine.text.tokenizer import Tokenizer
 _DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
 _SMALLEST_CONTEXT = 512
 _MOST_THREADS = 1024  # of the thread pool
+_HEARTBEAT_SECONDS = 0.1  # between two signs of progress while something else is waited for
 
 Emit = Callable[[Event], None]
 Progress = Callable[[float, str], None]
@@ -158,12 +160,16 @@ def load_native(
 ) -> NativeBackend:
     """Maps the file and prepares to answer; weights are read from disk when they are first used.
 
-    `freed` bytes will be given back by the model that runs now. Errors: FileError, FormatError, UnsupportedError,
-    DeviceError, OutOfMemoryError; nothing is left behind by a failed load.
+    `progress` is called several times a second where something takes longer, and ends the load by raising. `freed`
+    bytes will be given back by the model that runs now. Errors: FileError, FormatError, UnsupportedError, DeviceError,
+    OutOfMemoryError; nothing is left behind by a failed load.
     """
     _check_options(options)
     progress(0.0, "Reading the header")
     gguf = GGUFFile.open(path)
+    reader = ThreadPoolExecutor(1, "vocabulary")
+    device: Device | None = None
+    model: LoadedModel | None = None
     try:
         spec = load_spec(gguf)
         graph = build_graph(spec)
@@ -174,20 +180,21 @@ def load_native(
         progress(0.2, "Reading the vocabulary")
         threads = options.threads or default_threads()
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without our lock.
-        with ThreadPoolExecutor(1, "vocabulary") as reader:
-            vocabulary = reader.submit(_matching_tokenizer, spec)
-            device, device_warning = open_chosen(options.device, options.gpu_budget, threads)
-            model = assemble(
-                gguf,
-                spec,
-                graph,
-                context_length=context,
-                threads=threads,
-                tier=options.isa_tier,
-                kv_type=kv_type,
-                device=device,
-            )
-            tokenizer = vocabulary.result()
+        vocabulary = reader.submit(_matching_tokenizer, spec)
+        device, device_warning = open_chosen(options.device, options.gpu_budget, threads)
+        model = assemble(
+            gguf,
+            spec,
+            graph,
+            context_length=context,
+            threads=threads,
+            tier=options.isa_tier,
+            kv_type=kv_type,
+            device=device,
+        )
+        while not wait([vocabulary], _HEARTBEAT_SECONDS).done:
+            progress(0.2, "Reading the vocabulary")
+        tokenizer = vocabulary.result()
         progress(0.7, "Preparing the computation")
         if options.trace:
             model.start_trace(Path(options.trace))
@@ -221,8 +228,14 @@ def load_native(
         session = Session(model.executor, cache, context, tokenizer.is_stop, emit)
         return NativeBackend(info, tokenizer, template, cache, session, model, emit, control, recorder)
     except BaseException:
+        if model is not None:
+            model.close()
+        elif device is not None:
+            device.close()
         gguf.close()
         raise
+    finally:
+        reader.shutdown(wait=False)  # a vocabulary that nobody waits for any more is read to its end, and forgotten
 
 
 def _recorder(model: LoadedModel, shape: ModelShape | None, options: LoadOptions) -> HeatRecorder | None:

@@ -24,7 +24,7 @@ from app.chat.attachments import stored
 from app.chat.composer import Composer
 from app.chat.context_meter import ContextMeter
 from app.chat.empty_page import EmptyPage
-from app.chat.model_picker import ModelPicker
+from app.chat.model_picker import ModelPicker, StopLoading
 from app.chat.parameters.parameters_panel import ParametersPanel
 from app.chat.parameters.presets import Presets
 from app.chat.readable import readable_text
@@ -67,6 +67,7 @@ class ChatPage(QWidget):
         self._edited: Message | None = None
         self.remedies = Remedies(self, session, models, problems)
         self.picker = ModelPicker(theme, models, self)
+        self.stop_loading = StopLoading(theme, models, self)
         self.sidebar_button = QToolButton(self)
         self.top_bar = QHBoxLayout()
         self.transcript = Transcript(theme, self, background.run_in_background)
@@ -97,6 +98,7 @@ class ChatPage(QWidget):
         self.sidebar_button.hide()
         self.top_bar.addWidget(self.sidebar_button)
         self.top_bar.addWidget(self.picker)
+        self.top_bar.addWidget(self.stop_loading)
         self.top_bar.addStretch(1)
         self.top_bar.addWidget(self.meter)
         self.parameters_button.setObjectName("quiet")

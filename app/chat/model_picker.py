@@ -1,4 +1,4 @@
-"""The button that names the loaded model and opens the list of those at hand."""
+"""The button that names the loaded model and opens the list of those at hand; beside it, the one that stops a load."""
 
 from __future__ import annotations
 
@@ -79,6 +79,29 @@ class ModelPicker(QToolButton):
         self.setAccessibleName(tr("Model: {name}", name=text))
         self.setToolTip(_details(controller))
         self.setIcon(self._theme.icon("chevron-down"))
+
+
+class StopLoading(QToolButton):
+    """There as long as a model is being loaded."""
+
+    def __init__(self, theme: Theme, controller: ModelController, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("quiet")
+        self._theme, self._controller = theme, controller
+        self.setIconSize(QSize(16, 16))
+        self.setToolTip(tr("Stop loading"))
+        self.setAccessibleName(tr("Stop loading"))
+        self.clicked.connect(controller.cancel_load)
+        controller.changed.connect(self._show_state)
+        theme.changed.connect(self._apply_theme)
+        self._apply_theme()
+        self._show_state()
+
+    def _show_state(self) -> None:
+        self.setVisible(self._controller.loading_path is not None)
+
+    def _apply_theme(self) -> None:
+        self.setIcon(self._theme.icon("close"))
 
 
 def _short(name: str) -> str:

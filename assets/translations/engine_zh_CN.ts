@@ -120,6 +120,10 @@
       <translation>适用于计算能力 {} 的 CUDA 内核</translation>
     </message>
     <message>
+      <source>Came with Tessera</source>
+      <translation>随 Tessera 附带</translation>
+    </message>
+    <message>
       <source>Cancel it, open the repository again and download the new file.</source>
       <translation>请取消它，重新打开该仓库并下载新文件。</translation>
     </message>
@@ -438,6 +442,10 @@
     <message>
       <source>Is this address a hub? See Settings, Hub.</source>
       <translation>该地址是模型库吗？请查看“设置 → 模型库”。</translation>
+    </message>
+    <message>
+      <source>It goes when Tessera is removed.</source>
+      <translation>卸载 Tessera 时会一并移除。</translation>
     </message>
     <message>
       <source>It holds {}.</source>
@@ -1006,6 +1014,10 @@
     <message>
       <source>The last {} of {} layers only predict further tokens; they are not used.</source>
       <translation>{1} 层中最后 {0} 层仅用于预测后续词元，不会使用。</translation>
+    </message>
+    <message>
+      <source>The load was cancelled.</source>
+      <translation>加载已取消。</translation>
     </message>
     <message>
       <source>The model Tessera was made for: 128 experts, 8 at a time, split between GPU and RAM.</source>
@@ -1942,6 +1954,10 @@
     <message>
       <source>{} belongs to Ollama, which keeps a list of it.</source>
       <translation>{0} 属于 Ollama，由其自行管理。</translation>
+    </message>
+    <message>
+      <source>{} belongs to the installation of Tessera.</source>
+      <translation>{} 属于 Tessera 的安装内容。</translation>
     </message>
     <message>
       <source>{} cannot be made: {}.</source>

@@ -16,6 +16,10 @@
       <translation>，其中激活 {active}</translation>
     </message>
     <message>
+      <source>1 download, {percent} %, {speed}/s</source>
+      <translation>1 个下载，{percent}%，{speed}/s</translation>
+    </message>
+    <message>
       <source>A PEM file, for companies whose proxy signs its own certificates.</source>
       <translation>PEM 文件，用于代理自行签发证书的公司网络。</translation>
     </message>
@@ -196,6 +200,10 @@
       <translation>缓存</translation>
     </message>
     <message>
+      <source>Came with Tessera</source>
+      <translation>随 Tessera 附带</translation>
+    </message>
+    <message>
       <source>Cancel</source>
       <translation>取消</translation>
     </message>
@@ -342,6 +350,10 @@
     <message>
       <source>Corrupt</source>
       <translation>损坏</translation>
+    </message>
+    <message>
+      <source>Crashed</source>
+      <translation>曾崩溃</translation>
     </message>
     <message>
       <source>Creative</source>
@@ -572,6 +584,10 @@
       <translation>已折叠</translation>
     </message>
     <message>
+      <source>Folder</source>
+      <translation>文件夹</translation>
+    </message>
+    <message>
       <source>Folder (empty: none)</source>
       <translation>文件夹（留空：无）</translation>
     </message>
@@ -696,6 +712,10 @@
       <translation>模型库地址</translation>
     </message>
     <message>
+      <source>Hub cache</source>
+      <translation>Hub 缓存</translation>
+    </message>
+    <message>
       <source>Import conversations</source>
       <translation>导入对话</translation>
     </message>
@@ -714,6 +734,10 @@
     <message>
       <source>Import, export, trash</source>
       <translation>导入、导出、回收站</translation>
+    </message>
+    <message>
+      <source>Imported</source>
+      <translation>已导入</translation>
     </message>
     <message>
       <source>In pieces</source>
@@ -762,6 +786,10 @@
     <message>
       <source>It is loaded now and will be unloaded first.</source>
       <translation>它正在使用中，将先被卸载。</translation>
+    </message>
+    <message>
+      <source>It is not loaded by itself any more. It may run now, or after an update.</source>
+      <translation>它不会再自动加载。现在或更新之后，也许可以运行。</translation>
     </message>
     <message>
       <source>It runs language models on this computer. What you write stays here.</source>
@@ -1644,6 +1672,10 @@
       <translation>到此为止</translation>
     </message>
     <message>
+      <source>Stop loading</source>
+      <translation>停止加载</translation>
+    </message>
+    <message>
       <source>Stop strings</source>
       <translation>停止字符串</translation>
     </message>
@@ -2518,6 +2550,10 @@
     <message>
       <source>{count} downloads</source>
       <translation>{count} 次下载</translation>
+    </message>
+    <message>
+      <source>{count} downloads, {percent} %, {speed}/s</source>
+      <translation>{count} 个下载，{percent}%，{speed}/s</translation>
     </message>
     <message>
       <source>{count} experts per layer</source>

@@ -20,6 +20,7 @@ QUANT = re.compile(
     r"(?=$|[-_./])",
     re.IGNORECASE,
 )
+STARTER_FILE, STARTER_SIZE = "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432
 COMPANIONS = ("mmproj", "imatrix", "mtp")
 
 
@@ -76,6 +77,11 @@ class _Shards:
 
 def base_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
+
+
+def proper_name(file_name: str, size: int) -> str:
+    """The starter model's name for people, whose header calls it after a training run; empty for other files."""
+    return "SmolLM2 135M Instruct" if (file_name, size) == (STARTER_FILE, STARTER_SIZE) else ""
 
 
 def quantization_label(path: str) -> str:

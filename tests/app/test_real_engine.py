@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -11,6 +12,7 @@ from app.context import AppContext
 from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.store.records import Status
+from engine.messages import ModelLoaded
 
 LOADING_MS = 60_000
 ANSWERING_MS = 120_000
@@ -94,3 +96,27 @@ def test_an_answer_is_continued_where_it_ended(context, qtbot):
     session.regenerate(answer.id)
     qtbot.waitUntil(lambda: session.path()[1].id != answer.id and not session.is_busy, timeout=ANSWERING_MS)
     assert session.path()[1].content == answer.content
+
+
+def test_a_model_file_that_is_touched_ends_the_answer_and_is_loaded_again_by_a_button(context, qtbot, starter_model):
+    path = context.models.models_folder / "Touched.gguf"
+    shutil.copyfile(starter_model, path)
+    context.models.load(path)
+    qtbot.waitUntil(lambda: context.models.info.path == str(path), timeout=LOADING_MS)
+    session, problems = context.session, context.window.chat_page.problem_stack
+    session.set_parameters({"temperature": 0.0, "max_tokens": 400})
+    session.send("Count from one to a hundred in words.")
+    qtbot.waitUntil(lambda: len(session.path()) == 2 and bool(session.path()[1].content), timeout=ANSWERING_MS)
+    os.utime(path, (1, 1))
+    qtbot.waitUntil(lambda: bool(problems.cards), timeout=ANSWERING_MS)
+    assert session.path()[1].status is Status.FAILED
+    assert session.path()[1].content
+    problem = problems.cards[0].problem
+    assert "Touched.gguf was changed by another program while in use" in problem.cause
+    loads = []
+    context.client.drained.connect(lambda arrivals: loads.extend(e for _, e in arrivals if isinstance(e, ModelLoaded)))
+    problem.actions[0].run()
+    qtbot.waitUntil(lambda: bool(loads), timeout=LOADING_MS)
+    session.set_parameters({"temperature": 0.0, "max_tokens": 4})
+    session.regenerate(session.path()[1].id)
+    qtbot.waitUntil(lambda: not session.is_busy and session.path()[1].status is Status.COMPLETE, timeout=ANSWERING_MS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from PySide6.QtCore import Qt
 
 from app.store.records import Status
@@ -224,6 +226,22 @@ def test_settings_and_markers_that_cannot_be_written_stop_nothing(app, qtbot, da
     qtbot.waitUntil(lambda: answered(app))
     app.window.close()
     assert not app.window.isVisible()
+
+
+def test_a_load_can_be_stopped_and_the_model_before_answers(app, qtbot, data_folder, tmp_path):
+    button = app.page.stop_loading
+    assert not button.isVisible()
+    before = app.context.models.info.path
+    app.engine.loading = ""
+    app.context.models.load(tmp_path / "huge.gguf")
+    qtbot.waitUntil(button.isVisible)
+    assert "huge" in app.page.picker.text()
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not button.isVisible())
+    assert app.context.models.info.path == before
+    assert json.loads(data_folder.load_marker.read_text())["path"] == before, "what a crash would be blamed on"
+    send(qtbot, app, "Hi")
+    qtbot.waitUntil(lambda: answered(app))
 
 
 def test_an_engine_that_ends_unasked_is_started_again(app, qtbot):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from engine.messages import (
     Abort,
+    CancelLoad,
     Command,
     EngineStopped,
     ErrorInfo,
@@ -19,6 +20,7 @@ from engine.messages import (
     GenerationStats,
     LoadModel,
     ModelInfo,
+    ModelLoadCancelled,
     ModelLoaded,
     ModelLoadFailed,
     ModelLoading,
@@ -41,6 +43,8 @@ class ScriptedEngine:
         self.commands: list[Command] = []
         self.answer: str | None = "Hello **there**."
         self.load_error: ErrorInfo | None = None
+        self.loading: str | None = None  # set to "": the next load goes on until it is cancelled
+        self.running: str | None = None
         self.info: ModelInfo | None = None
         self.arrived = threading.Condition()
 
@@ -54,12 +58,19 @@ class ScriptedEngine:
         match command:
             case LoadModel(path=path):
                 self.emit(ModelLoading(path, 0.5, "weights"))
-                if self.load_error is not None:
+                if self.loading is not None:
+                    self.loading = path
+                elif self.load_error is not None:
                     self.emit(ModelLoadFailed(path, self.load_error))
                 else:
                     self.info = self.info or model_info(path)
+                    self.running = self.info.path
                     self.emit(ModelLoaded(self.info, 0.1))
+            case CancelLoad():
+                path, self.loading = self.loading or "", None
+                self.emit(ModelLoadCancelled(path, self.running))
             case UnloadModel():
+                self.running = None
                 self.emit(ModelUnloaded(self.info.path if self.info else ""))
             case Generate(request=request) if self.answer is not None:
                 self.play(request, self.answer)

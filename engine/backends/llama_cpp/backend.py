@@ -35,6 +35,7 @@ from engine.placement.pins import Pin
 from .process import ChildProcess
 
 _WAIT_SECONDS = 0.02  # how long a step waits for the child before commands are looked at again
+_HEARTBEAT_SECONDS = 0.1  # the same while it loads
 
 Emit = Callable[[Event], None]
 Progress = Callable[[float, str], None]
@@ -54,7 +55,8 @@ class CompatibilityBackend:
 
     @classmethod
     def load(cls, path: str, options: LoadOptions, emit: Emit, progress: Progress) -> CompatibilityBackend:
-        """Starts a child and loads `path` in it. Raises what the child reports, or BackendCrashedError."""
+        """Starts a child and loads `path` in it. Raises what the child reports, BackendCrashedError, or what `progress`
+        raises to end the load; it is called several times a second."""
         with GGUFFile.open(path) as gguf:  # refuses what is broken before a process is started for it
             command = LoadModel(str(gguf.path), options)
             file_bytes, quantization = gguf.file_bytes, quantization_name(gguf)
@@ -134,13 +136,19 @@ class CompatibilityBackend:
 
 
 def _start(command: LoadModel, progress: Progress) -> tuple[ChildProcess, ModelInfo]:
-    child = ChildProcess()
+    child, told = ChildProcess(), (0.0, "Starting the compatibility engine")
     try:
         child.send(command)
         while True:
-            match child.events.get():
+            try:
+                event = child.events.get(timeout=_HEARTBEAT_SECONDS)
+            except queue.Empty:
+                progress(*told)
+                continue
+            match event:
                 case ModelLoading(_, fraction, stage):
-                    progress(fraction, stage)
+                    told = fraction, stage
+                    progress(*told)
                 case ModelLoaded(info):
                     return child, info
                 case ModelLoadFailed(_, error):
