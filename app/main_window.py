@@ -210,7 +210,7 @@ class MainWindow(QMainWindow):
         conversations.changed.connect(self._show_conversations)
         conversations.deleted.connect(self._deleted)
         session.opened.connect(self._show_selected)
-        self._library.progress_changed.connect(self._show_progress)
+        self._library.downloads.progress_changed.connect(self._show_progress)
         self._list_model.renamed.connect(conversations.rename)
         sidebar.new_requested.connect(self.new_conversation)
         sidebar.page_requested.connect(self.show_page)

@@ -176,4 +176,4 @@ class CardController(QObject):
         services, card = self._library.services, self.card
         if services is not None and card is not None:
             services.download(card, model)
-            self._library.watch()
+            self._library.downloads.watch()

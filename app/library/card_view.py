@@ -86,7 +86,7 @@ class CardView(QScrollArea):
         controller.opened.connect(self.show_card)
         controller.fits_changed.connect(self.show_fits)
         controller.description_changed.connect(self._show_description)
-        library.downloads_changed.connect(self._downloads_changed)
+        library.downloads.changed.connect(self._downloads_changed)
         library.entries_changed.connect(self.show_downloads)
         self.show_card()
 
@@ -205,9 +205,10 @@ class CardView(QScrollArea):
 
     def show_downloads(self) -> None:
         """What is here already, and what is on its way, is not offered again."""
-        from engine.hub.downloads import State
+        from engine.hub.download_status import State
 
-        running = {(one.repository, one.name): one for one in self._library.statuses if one.state is not State.DONE}
+        statuses = self._library.downloads.statuses
+        running = {(one.repository, one.name): one for one in statuses if one.state is not State.DONE}
         for row in self.rows:
             status = running.get((self.controller.repository, row.model.name))
             if status is not None:

@@ -13,7 +13,7 @@ from app.theme.theme import Theme
 from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
-    from engine.hub.downloads import DownloadStatus
+    from engine.hub.download_status import DownloadStatus
 
 _MOODS: dict[str, Mood] = {"DONE": "good", "FAILED": "bad", "PAUSED": "fair"}
 STEPS = 1000

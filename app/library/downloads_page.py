@@ -14,7 +14,7 @@ from app.theme.theme import Theme
 from app.translation import tr
 
 if TYPE_CHECKING:
-    from engine.hub.downloads import DownloadStatus
+    from engine.hub.download_status import DownloadStatus
 
 
 class DownloadsPage(QScrollArea):
@@ -46,7 +46,7 @@ class DownloadsPage(QScrollArea):
         layout.addLayout(self._list)
         layout.addStretch(1)
         self.setWidget(body)
-        library.downloads_changed.connect(self.show_downloads)
+        library.downloads.changed.connect(self.show_downloads)
         self.show_downloads()
 
     def _button(self, words: str, order: object) -> QPushButton:
@@ -56,15 +56,15 @@ class DownloadsPage(QScrollArea):
         def press() -> None:
             if self._library.services is not None and callable(order):
                 order(self._library.services.downloads)
-                self._library.watch()
+                self._library.downloads.watch()
 
         button.clicked.connect(press)
         return button
 
     def show_downloads(self) -> None:
-        from engine.hub.downloads import State
+        from engine.hub.download_status import State
 
-        statuses = self._library.statuses
+        statuses = self._library.downloads.statuses
         self._arrange([status.id for status in statuses])
         for status in statuses:
             self.rows[status.id].show_status(status)
@@ -109,7 +109,7 @@ class DownloadsPage(QScrollArea):
                     downloads.move(id, position - 1)
                 case "down":
                     downloads.move(id, position + 1)
-            self._library.watch()
+            self._library.downloads.watch()
 
         row.ordered.connect(ordered, Qt.ConnectionType.QueuedConnection)
         return row

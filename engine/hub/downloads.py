@@ -12,13 +12,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
 
 from engine.errors import EngineError
 from engine.hub.connection import Connection
-from engine.hub.errors import BusyError, DiskFullError, StoppedError, size_text
+from engine.hub.download_status import DownloadStatus, FileStatus, State
+from engine.hub.errors import BusyError, DiskFullError, StoppedError
 from engine.hub.file_download import FileDownload
 from engine.hub.journal import Source, discard, kept_bytes
 from engine.hub.partfile import MARGIN
@@ -26,39 +26,6 @@ from engine.hub.queue_file import QueueFile, Wanted, is_complete
 from engine.hub.speed import SpeedLimit, SpeedMeter
 
 BUSY_SECONDS = 2.0
-
-
-class State(Enum):
-    QUEUED = "Queued"
-    RUNNING = "Downloading"
-    PAUSED = "Paused"
-    FAILED = "Failed"
-    DONE = "Done"
-
-
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    name: str
-    done: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class DownloadStatus:
-    """How one download stands. Bytes, bytes per second, seconds; `note` is what the owner should read, or empty."""
-
-    id: str
-    name: str
-    repository: str
-    folder: Path
-    state: State
-    note: str
-    done: int
-    size: int
-    speed: float
-    seconds_left: float | None
-    files: tuple[FileStatus, ...]
-    error: EngineError | None = None
 
 
 class _Download:
@@ -341,19 +308,3 @@ def _clean(download: _Download) -> None:
         download.thread.join()
     for _, target in download.wanted.items():
         discard(target)
-
-
-def total_progress(statuses: Sequence[DownloadStatus]) -> tuple[int, int, float]:
-    """Bytes done, bytes in all, and bytes per second over the unfinished downloads: for the window's title."""
-    active = [one for one in statuses if one.state in (State.RUNNING, State.QUEUED)]
-    return sum(one.done for one in active), sum(one.size for one in active), sum(one.speed for one in active)
-
-
-def progress_text(statuses: Sequence[DownloadStatus]) -> str:
-    """One line for the title area: "2 downloads, 34 %, 12 MiB/s"; empty when nothing is going on."""
-    done, size, speed = total_progress(statuses)
-    count = sum(one.state in (State.RUNNING, State.QUEUED) for one in statuses)
-    if not count:
-        return ""
-    noun = "download" if count == 1 else "downloads"
-    return f"{count} {noun}, {100 * done // max(1, size)} %, {size_text(speed)}/s"

@@ -98,12 +98,12 @@ def main() -> None:
         for number in range(4):
             card = open_repository(services.connect(), f"maker/{number}")
             services.download(card, card.listing.models[0])
-        context.library.watch()
+        context.library.downloads.watch()
         services.downloads.limit(bytes_per_second=GIGABIT)
         measure("with 4 downloads at 1 Gbit/s", downloads)
         services.downloads.limit(bytes_per_second=0)
         measure("with 4 downloads at full speed", downloads)
-        done = sum(status.done for status in context.library.statuses)
+        done = sum(status.done for status in context.library.downloads.statuses)
         print(f"{done / 1e6:.0f} MB were fetched meanwhile")
         context.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMessageBox
 
-from engine.hub.downloads import State
+from engine.hub.download_status import State
 from engine.hub.repository import open_repository
 from tests.app.library.conftest import Opened
 from tests.support.hub_content import Noise, Repository
@@ -22,12 +22,12 @@ def start_downloads(library: Opened, *names: str, size: int = MIB) -> list[str]:
         library.hub.add(Repository(f"maker/{name}", {f"{name}-Q4_0.gguf": Noise(size, seed)}))
         card = open_repository(services.connect(), f"maker/{name}")
         ids.append(services.download(card, card.listing.models[0]))
-    library.controller.watch()
+    library.controller.downloads.watch()
     return ids
 
 
 def status(library: Opened, id: str):
-    return next(one for one in library.controller.statuses if one.id == id)
+    return next(one for one in library.controller.downloads.statuses if one.id == id)
 
 
 def test_progress_pause_resume_and_title(library, qtbot):
@@ -58,7 +58,7 @@ def test_reorder_and_cancel_with_a_question(library, qtbot, monkeypatch):
     first, second, third = start_downloads(library, "alpha", "beta", "gamma")
     qtbot.waitUntil(lambda: status(library, first).done > 0)
     qtbot.mouseClick(page.rows[third].up, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: [one.id for one in library.controller.statuses] == [first, third, second])
+    qtbot.waitUntil(lambda: [one.id for one in library.controller.downloads.statuses] == [first, third, second])
     asked: list[str] = []
 
     def answer(button):
@@ -87,7 +87,7 @@ def test_reason_for_waiting_is_shown(library, qtbot):
     card = open_repository(services.connect(), "maker/alpha")
     library.hub.hub_faults.append(Fault(status=429, headers={"Retry-After": "9"}))
     id = services.download(card, card.listing.models[0])
-    library.controller.watch()
+    library.controller.downloads.watch()
     qtbot.waitUntil(lambda: "9 s" in page.rows[id].note.text())
 
 

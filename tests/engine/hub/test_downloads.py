@@ -14,7 +14,8 @@ import pytest
 from engine.hub import downloads as downloads_module
 from engine.hub import partfile
 from engine.hub.connection import Connection
-from engine.hub.downloads import Downloads, DownloadStatus, State, progress_text
+from engine.hub.download_status import DownloadStatus, State, total_progress
+from engine.hub.downloads import Downloads
 from engine.hub.errors import BusyError, DiskFullError, GatedError, VerificationError
 from engine.hub.journal import Source, part_path
 from engine.hub.library_actions import move_models_folder
@@ -99,7 +100,7 @@ def test_parallel_limit_and_order(hub: FakeHub, make: Make, tmp_path: Path) -> N
     assert state(downloads, second) is State.QUEUED
     downloads.limit(parallel=2)
     wait_for(lambda: status(downloads, second).done)
-    assert "2 downloads" in progress_text(downloads.snapshot())
+    assert total_progress(downloads.snapshot()).count == 2
 
 
 def test_pause_is_immediate_and_resume_fetches_only_the_rest(hub: FakeHub, make: Make, tmp_path: Path) -> None:
