@@ -74,6 +74,11 @@ class Noise:
         return b"".join(parts)
 
 
+def xet_hash(content: Content) -> str:
+    """Another hash than the file's SHA-256, as real ones are (they are Merkle trees over chunks)."""
+    return hashlib.blake2b(content.sha256.encode(), digest_size=32).hexdigest()
+
+
 @dataclass
 class Repository:
     """A model repository; `gated` and `private` ask for a token, `disabled` never answers."""
@@ -130,6 +135,6 @@ class Repository:
             if path.endswith(".gguf") or ".gguf." in path or path.endswith(".dat"):
                 entry["lfs"] = {"oid": content.sha256, "size": content.size, "pointerSize": 135}
                 if self.xet:
-                    entry["xetHash"] = content.sha256[::-1]
+                    entry["xetHash"] = xet_hash(content)
             entries.append(entry)
         return entries

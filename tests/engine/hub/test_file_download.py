@@ -212,17 +212,6 @@ def test_file_without_a_checksum_still_has_to_be_whole(hub: FakeHub, connect: Co
     assert (tmp_path / FILE).read_bytes() == CONTENT.read(0, SIZE)
 
 
-@pytest.mark.parametrize("same_host", [True, False])
-def test_xet_backed_repository(hub: FakeHub, connect: Connect, tmp_path: Path, same_host: bool) -> None:
-    """The hub redirects clients that do not speak Xet to a bridge with ranges; or a mirror serves files itself."""
-    hub.same_host = same_host
-    source = publish(hub, CONTENT, xet=True)
-    hub.faults.append(Fault(after=1000, then="cut"))
-    fetch(connect(), source, tmp_path / FILE)
-    assert (tmp_path / FILE).read_bytes() == CONTENT.read(0, SIZE)
-    assert not hub.seen("hub", "xet-read-token")
-
-
 def test_disk_that_is_full_only_at_the_end(
     hub: FakeHub, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
