@@ -38,6 +38,11 @@ class ModelCrashes:
         found = _read(self._record).get(str(path), 0)
         return found if isinstance(found, int) else 0
 
+    def marked(self) -> dict[str, int]:
+        """Paths of the models that are not loaded by themselves any more, and how often each one was in a crash."""
+        found = _read(self._record)
+        return {path: count for path, count in found.items() if isinstance(count, int) and count >= MARKED}
+
     def is_marked(self, path: Path | str) -> bool:
         return self.count(path) >= MARKED
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.assets import BUNDLED_MODELS
+from engine.hub.names import proper_name
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _QUANTIZATION = re.compile(
@@ -23,7 +24,9 @@ class ModelFile:
 
     @property
     def name(self) -> str:
-        """The file's name without quantisation, part number and ending."""
+        """The starter model's own; else the file's name without quantisation, part number and ending."""
+        if proper := proper_name(self.path.name, self.size):
+            return proper
         stem = _SPLIT.sub("", self.path.name)
         stem = stem.removesuffix(".gguf")
         return _QUANTIZATION.sub("", stem).replace("_", " ").strip(" -.") or self.path.stem

@@ -221,9 +221,13 @@ def _more_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     context.window.chat_page._send("Hello?")
     stage.settle()
     yield "no-model", context.window
-    context = stage.start()
-    yield from library_pages(context, stage.data.root)
+    yield from _library(stage)
     stage.stop()
+
+
+def _library(stage: Stage) -> Iterator[tuple[str, QWidget]]:
+    stage.has_model = False
+    yield from library_pages(stage.start(), stage.data.root)
 
 
 def _menu(window: QWidget) -> QWidget:
@@ -233,6 +237,8 @@ def _menu(window: QWidget) -> QWidget:
 
 
 def take(folder: Path, scale: int, wanted: list[str]) -> None:
+    os.environ["QT_SCALE_FACTOR"] = str(scale)  # read when the application is made
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     hold_singletons()
     application = QApplication([])
     application.setStyle(QStyleFactory.create("Fusion"))
@@ -242,6 +248,8 @@ def take(folder: Path, scale: int, wanted: list[str]) -> None:
         taken = pages
         if wanted and all(name.startswith("memory") for name in wanted):
             taken = memory_pages
+        elif wanted and all(name.startswith("library") for name in wanted):
+            taken = _library
         elif left and left <= HELP_PAGES:
             taken = help_pages
         for name, widget in taken(stage):
@@ -260,9 +268,8 @@ def main() -> None:
         take(folder, int(sys.argv[3]), sys.argv[4:])
         return
     for scale in SCALES:
-        variables = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "QT_SCALE_FACTOR": str(scale)}
         command = [sys.executable, "-m", "tests.screenshots", str(folder), "--scale", str(scale), *sys.argv[2:]]
-        subprocess.run(command, env=variables, check=True)
+        subprocess.run(command, check=True)
     print(f"{len(list(folder.glob('*.png')))} pictures in {folder}")
 
 

@@ -17,6 +17,7 @@ from app.translation import engine_text, tr
 if TYPE_CHECKING:
     from engine.hub.library import LibraryEntry
 
+LOADABLE = ("READY", "CRASHED")
 ORDERS = ("load", "verify", "reveal", "rename", "delete", "fetch")
 
 
@@ -92,7 +93,8 @@ class DetailsDrawer(QScrollArea):
             name = "stop"
         self.ordered.emit(name)
 
-    def show_entry(self, entry: LibraryEntry | None) -> None:
+    def show_entry(self, entry: LibraryEntry | None, *, is_loading: bool = False) -> None:
+        """`is_loading`: it is being loaded, and the button that loads stops that."""
         self.entry = entry
         self.setVisible(entry is not None)
         if entry is None:
@@ -106,16 +108,17 @@ class DetailsDrawer(QScrollArea):
         quirks = entry.facts.quirks if entry.facts is not None else ()
         self.quirks.setText("\n".join(f"•  {engine_text(quirk)}" for quirk in quirks))
         self.quirks.setVisible(bool(quirks))
-        self._show_buttons(entry)
+        self._show_buttons(entry, is_loading)
         if entry.path != self._shown:
             self._shown = entry.path
             self.metadata.clear()
             self.show_verifying(None)
 
-    def _show_buttons(self, entry: LibraryEntry) -> None:
+    def _show_buttons(self, entry: LibraryEntry, is_loading: bool) -> None:
         on_disk = bool(entry.files)
-        self.buttons["load"].setEnabled(entry.state.name == "READY")
-        self.buttons["load"].setText(tr("Loaded") if entry.state.name == "IN_USE" else tr("Load"))
+        words = {"IN_USE": tr("Loaded"), "CRASHED": tr("Try again")}.get(entry.state.name, tr("Load"))
+        self.buttons["load"].setText(tr("Stop loading") if is_loading else words)
+        self.buttons["load"].setEnabled(is_loading or entry.state.name in LOADABLE)
         for name in ("verify", "reveal", "rename", "delete"):
             self.buttons[name].setEnabled(on_disk)
         self.buttons["fetch"].setVisible(bool(entry.missing and entry.repository))

@@ -20,6 +20,7 @@ MOODS: dict[str, Mood] = {
     "INCOMPLETE": "fair",
     "CORRUPT": "bad",
     "UNSUPPORTED": "bad",
+    "CRASHED": "bad",
 }
 
 
@@ -65,7 +66,7 @@ def fact_rows(entry: LibraryEntry) -> list[tuple[str, str]]:
         if facts.expert_bytes:
             share = round(100 * facts.expert_bytes / max(1, facts.tensor_bytes))
             rows.append((tr("Experts"), tr("{share} % of its bytes", share=share)))
-    rows.append((tr("Found in"), entry.origin))
+    rows.append((tr("Found in"), tr(entry.origin)))
     if entry.repository:
         rows.append((tr("From"), entry.repository))
     rows.append((tr("Checksum"), tr("compared and equal") if entry.verified else tr("not compared yet")))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.assets import FOLDER
+from app.assets import BUNDLED_MODELS, FOLDER
 from engine.errors import EngineError
 from engine.hub.catalogue import CatalogueModel, read_catalogue
 from engine.hub.connection import Connection, HubSettings, settings_from_environment
@@ -24,7 +24,7 @@ from engine.hub.journal import Source
 from engine.hub.library import Library, LibraryEntry
 from engine.hub.library_store import LibraryStore
 from engine.hub.names import LogicalModel, RepoFile
-from engine.hub.places import Place
+from engine.hub.places import INSTALLATION, Place, known_places
 from engine.hub.remote_header import remote_header
 from engine.hub.repository import RepositoryCard, open_repository
 from engine.hub.token import TokenStore
@@ -62,6 +62,8 @@ class HubServices:
         self.tokens = tokens or TokenStore(data / "hub-tokens.json")
         self.machine: Machine = this_machine()
         self.store = LibraryStore(data / "library.json")
+        if places is None:
+            places = (*known_places(), Place(BUNDLED_MODELS, INSTALLATION, "installation"))
         self.library = Library(models, self.store, places)
         self.catalogue: tuple[CatalogueModel, ...] = read_catalogue(FOLDER / "catalogue.json")
         self._hardware = store.hardware_folder(data)

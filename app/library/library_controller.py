@@ -1,4 +1,4 @@
-"""The library's state for the window: entries, downloads, and what is done with them."""
+"""The library's state for the window: the models on this machine, and what is done with them."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QFile, QObject, QTimer, Signal
+from PySide6.QtCore import QFile, QObject, Signal
 
 from app.background import Background
 from app.environment import DataFolder
+from app.library.download_watch import DownloadWatch
+from app.library.rows import mark_crashed
 from app.model_controller import ModelController
 from app.problems import Problem, Problems
 from app.settings.values import Settings
 
 if TYPE_CHECKING:
     from app.library.hub_services import HubServices
-    from engine.hub.downloads import DownloadStatus
     from engine.hub.library import LibraryEntry
 
-POLL_MS = 200
 HUB_SETTINGS = ("hub_endpoint", "hub_proxy", "hub_ca_file", "hub_offline")
 Factory = Callable[[], "HubServices"]
 
 
 class LibraryController(QObject):
-    """`ready` once, when the services stand; the other signals whenever their part has changed."""
+    """`ready` once, when the services stand; the other signals whenever their part has changed.
+
+    `downloads` follows what is being fetched.
+    """
 
     ready = Signal()
     entries_changed = Signal()
-    downloads_changed = Signal()
     machine_measured = Signal()
-    progress_changed = Signal(str)  # one line for the title, empty when nothing is going on
 
     def __init__(
         self,
@@ -47,7 +48,6 @@ class LibraryController(QObject):
         super().__init__(parent)
         self.services: HubServices | None = None
         self.entries: list[LibraryEntry] = []
-        self.statuses: tuple[DownloadStatus, ...] = ()
         self.background = background
         self.models = models
         self.problems = problems
@@ -56,11 +56,8 @@ class LibraryController(QObject):
         self.factory: Factory = factory or self._make_services  # tests put their own here
         self._starting = self._scanning = self._scan_again = False
         self._delete_after_unload: LibraryEntry | None = None
-        self._finished: set[str] = set()
-        self._progress = ""
-        self._timer = QTimer(self)
-        self._timer.setInterval(POLL_MS)
-        self._timer.timeout.connect(self.poll)
+        self.downloads = DownloadWatch(self)
+        self.downloads.finished.connect(self._changed_on_disk)
         settings.on_change(self._setting_changed)
         models.changed.connect(self._model_changed)
 
@@ -73,7 +70,7 @@ class LibraryController(QObject):
             self.background.run_in_background(self.factory, self._started, self._failed)
 
     def close(self) -> None:
-        self._timer.stop()
+        self.downloads.stop()
         if self.services is not None:
             self.services.close()
 
@@ -92,7 +89,7 @@ class LibraryController(QObject):
         self.services = services
         self.ready.emit()
         self.refresh()
-        self.watch()
+        self.downloads.follow(services.downloads)
 
     def _failed(self, error: Exception) -> None:
         self._starting = False
@@ -115,7 +112,7 @@ class LibraryController(QObject):
 
     def _scanned(self, entries: list[LibraryEntry]) -> None:
         self._scanning = False
-        self.entries = entries
+        self.entries = mark_crashed(entries, self.models.crashes.marked())
         self.entries_changed.emit()
         if self._scan_again:
             self._scan_again = False
@@ -180,7 +177,7 @@ class LibraryController(QObject):
         """Queue the missing shards of a model that came from the hub; those that are here are left alone."""
         services = self.services
         assert services is not None
-        self.run(lambda: services.fetch_missing(entry), lambda _: self.watch())
+        self.run(lambda: services.fetch_missing(entry), lambda _: self.downloads.watch())
 
     def import_files(self, files: list[Path], *, move: bool) -> None:
         from engine.hub.library_actions import import_by_move, import_in_place
@@ -220,7 +217,7 @@ class LibraryController(QObject):
         def done(_: object) -> None:
             self.settings.set("models_folder", str(new))
             self._changed_on_disk()
-            self.watch()
+            self.downloads.watch()
 
         self.run(work, done)
 
@@ -242,32 +239,6 @@ class LibraryController(QObject):
         self.refresh()
         self.models.refresh()
 
-    # --- downloads ---
-
-    def watch(self) -> None:
-        """Look at the downloads now, and go on as long as something moves."""
-        if self.services is not None:
-            self._timer.start()
-            self.poll()
-
-    def poll(self) -> None:
-        from engine.hub.downloads import State, progress_text
-
-        if self.services is None:
-            return
-        self.statuses = self.services.downloads.snapshot()
-        self.downloads_changed.emit()
-        text = progress_text(self.statuses)
-        if text != self._progress:
-            self._progress = text
-            self.progress_changed.emit(text)
-        finished = {one.id for one in self.statuses if one.state is State.DONE}
-        if finished - self._finished:
-            self._changed_on_disk()
-        self._finished = finished
-        if not any(one.state in (State.QUEUED, State.RUNNING) for one in self.statuses):
-            self._timer.stop()
-
     # --- what others change ---
 
     def _setting_changed(self, name: str, _value: object) -> None:
@@ -281,7 +252,7 @@ class LibraryController(QObject):
                 parallel=self.settings["download_parallel"],
                 bytes_per_second=self.settings["download_limit"] * 1000.0,
             )
-            self.watch()
+            self.downloads.watch()
         elif name == "models_folder":
             services.models = services.library.models = self.models.models_folder
             self.refresh()

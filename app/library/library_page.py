@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.library.discover_page import DiscoverPage
@@ -57,9 +58,19 @@ class LibraryPage(QWidget):
         layout.setSpacing(0)
         layout.addLayout(head)
         layout.addWidget(self.stack, 1)
-        library.progress_changed.connect(self.progress.setText)
+        library.downloads.progress_changed.connect(self.progress.setText)
         library.start()
+        QGuiApplication.instance().applicationStateChanged.connect(self._look_again)
         self.show_tab("models")
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._library.refresh()
+
+    def _look_again(self, state: Qt.ApplicationState) -> None:
+        """The owner may come back from a file manager."""
+        if state is Qt.ApplicationState.ApplicationActive and self.isVisible():
+            self._library.refresh()
 
     def show_tab(self, key: str) -> QWidget:
         """A page is made when it is first shown."""

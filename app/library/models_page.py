@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.library.details_drawer import DetailsDrawer
+from app.library.details_drawer import LOADABLE, DetailsDrawer
 from app.library.library_controller import LibraryController
 from app.library.metadata_table import read_pairs
 from app.library.models_table import ModelsTable
@@ -56,7 +56,8 @@ class ModelsPage(QWidget):
         self._clock.timeout.connect(lambda: self.drawer.show_verifying(self._progress[0] / max(1, self._progress[1])))
         self._lay_out()
         library.entries_changed.connect(self.show_entries)
-        library.downloads_changed.connect(self._downloads_changed)
+        library.downloads.changed.connect(self._show_if_visible)
+        library.models.changed.connect(self._show_if_visible)
         self.show_entries()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
@@ -108,17 +109,17 @@ class ModelsPage(QWidget):
         super().showEvent(event)
         self.show_entries()
 
-    def _downloads_changed(self) -> None:
+    def _show_if_visible(self) -> None:
         if self.isVisible():  # five times a second: not for a page that nobody sees
             self.show_entries()
 
     def show_entries(self) -> None:
-        entries = table_entries(self._library.entries, self._library.statuses)
+        entries = table_entries(self._library.entries, self._library.downloads.statuses)
         current = self.table.current()
         self.table.rows.show(entries)
         if current is not None and self.table.current() is None:
             self.table.select(current.path)
-        self.drawer.show_entry(self.table.current())
+        self._show_in_drawer(self.table.current())
         if entries or self._library.services is None:
             self.notice.hide()
         else:
@@ -126,8 +127,14 @@ class ModelsPage(QWidget):
                 tr("There are no models here yet. Find one under Discover, or drop a .gguf file here.")
             )
 
+    def _show_in_drawer(self, entry) -> None:
+        self.drawer.show_entry(entry, is_loading=entry is not None and self._is_loading(entry))
+
+    def _is_loading(self, entry) -> bool:
+        return self._library.models.loading_path in [str(file) for file in entry.files]
+
     def _chosen(self, entry) -> None:
-        self.drawer.show_entry(entry)
+        self._show_in_drawer(entry)
         if entry is None or not entry.files or self.drawer.metadata.rows.rowCount():
             return
 
@@ -145,7 +152,9 @@ class ModelsPage(QWidget):
         if entry is None:
             return
         match order:
-            case "load" if entry.state.name == "READY":
+            case "load" if self._is_loading(entry):
+                self._library.models.cancel_load()
+            case "load" if entry.state.name in LOADABLE:
                 self._library.load(entry)
                 self.loaded.emit()
             case "fetch":

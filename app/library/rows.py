@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.translation import engine_text, tr
 
 if TYPE_CHECKING:
-    from engine.hub.downloads import DownloadStatus
+    from engine.hub.download_status import DownloadStatus
     from engine.hub.library import LibraryEntry
 
 
 def table_entries(entries: Sequence[LibraryEntry], statuses: Sequence[DownloadStatus]) -> list[LibraryEntry]:
     """Entries plus one row per unfinished download; the shards that have arrived already are not a second row."""
-    from engine.hub.downloads import State
+    from engine.hub.download_status import State
     from engine.hub.library import EntryState, LibraryEntry
     from engine.hub.names import quantization_label
 
@@ -34,7 +35,7 @@ def table_entries(entries: Sequence[LibraryEntry], statuses: Sequence[DownloadSt
                 title=one.name,
                 quantization=quantization_label(one.name),
                 size=one.size,
-                state=EntryState.DOWNLOADING if one.state is not State.PAUSED else EntryState.INCOMPLETE,
+                state=EntryState.DOWNLOADING if one.state in (State.RUNNING, State.QUEUED) else EntryState.INCOMPLETE,
                 why=f"{tr(one.state.value)}, {percent} %. {engine_text(one.note)}".strip(),
                 origin="Tessera",
                 ours=True,
@@ -44,3 +45,18 @@ def table_entries(entries: Sequence[LibraryEntry], statuses: Sequence[DownloadSt
             )
         )
     return rows
+
+
+def mark_crashed(entries: Sequence[LibraryEntry], crashes: Mapping[str, int]) -> list[LibraryEntry]:
+    """Models that would be ready, were it not for the crashes that they were in; `crashes` are counts by path."""
+    from engine.hub.library import EntryState
+
+    marked = []
+    for entry in entries:
+        count = crashes.get(str(entry.path), 0)
+        if count and entry.state is EntryState.READY:
+            why = tr("Tessera has crashed {count} times with {name}.", count=count, name=entry.title)
+            why += " " + tr("It is not loaded by itself any more. It may run now, or after an update.")
+            entry = replace(entry, state=EntryState.CRASHED, why=why)
+        marked.append(entry)
+    return marked

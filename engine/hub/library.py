@@ -16,7 +16,8 @@ from engine.gguf.shard import Shard
 from engine.hub.errors import StoppedError, VerificationError
 from engine.hub.facts import ModelFacts, model_facts
 from engine.hub.library_store import LibraryStore
-from engine.hub.places import Place, known_places
+from engine.hub.names import proper_name
+from engine.hub.places import ADDED, OUR_FOLDER, Place, known_places
 from engine.hub.records import read_record
 from engine.hub.scan import Findings, Found, scan
 from engine.models.quantization import quantization_name
@@ -33,6 +34,7 @@ class EntryState(Enum):
     CORRUPT = "Corrupt"
     UNSUPPORTED = "Unsupported"
     IN_USE = "In use"
+    CRASHED = "Crashed"  # said by the application, which is the only one to know
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,8 @@ class Library:
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _scan(self, stop: threading.Event | None) -> Findings:
-        ours = Place(self.models, "Tessera", ours=True)
-        added = tuple(Place(folder, "Folder") for folder in self.store.folders)
+        ours = Place(self.models, OUR_FOLDER, ours=True)
+        added = tuple(Place(folder, ADDED) for folder in self.store.folders)
         return scan((ours, *added, *self._places), self.store.files, stop)
 
     def _entry(self, found: Found, in_use: Path | None, findings: Findings) -> LibraryEntry:
@@ -139,7 +141,7 @@ class Library:
         return LibraryEntry(
             path=path,
             files=found.files,
-            title=str(self.store.get(path, "label") or model.name),
+            title=str(self.store.get(path, "label") or proper_name(path.name, model.size) or model.name),
             quantization=inspection.quantization or model.quantization,
             size=model.size,
             state=state,

@@ -17,6 +17,7 @@ from engine.hub.library import LibraryEntry, Progress
 from engine.hub.library_store import LibraryStore
 from engine.hub.names import SHARD
 from engine.hub.partfile import MARGIN
+from engine.hub.places import INSTALLATION
 from engine.hub.records import MAX_NAME, record_path, remove_record
 
 CHUNK = 1 << 20
@@ -72,13 +73,19 @@ def delete(entry: LibraryEntry, store: LibraryStore, to_trash: Callable[[Path], 
     """Move a model's files to the trash by `to_trash`, which says whether it could.
 
     A file that another program holds is tried for about two seconds. Models that belong to other programs in a form
-    of their own (Ollama's blobs) are refused.
+    of their own (Ollama's blobs) are refused, and so is what came with the installation.
     """
     if entry.origin == "Ollama":
         raise FileError(
             f"{entry.title} belongs to Ollama, which keeps a list of it.",
             done="Nothing was deleted.",
             remedy=f"Run `ollama rm {entry.title}`.",
+        )
+    if entry.origin == INSTALLATION:
+        raise FileError(
+            f"{entry.title} belongs to the installation of Tessera.",
+            done="Nothing was deleted.",
+            remedy="It goes when Tessera is removed.",
         )
     waiter = threading.Event()
     for file in entry.files:

@@ -14,10 +14,13 @@ from pathlib import Path
 import platformdirs
 from huggingface_hub import constants
 
+OUR_FOLDER, ADDED, IMPORTED, INSTALLATION, HUB_CACHE = "Tessera", "Folder", "Imported", "Came with Tessera", "Hub cache"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`origin` is shown to people; `layout` is "files" or "ollama" (blobs behind manifests)."""
+    """`origin` is shown to people; `layout` is "files", "ollama" (blobs behind manifests) or "installation" (files that
+    are left out where a file of the same name was found before)."""
 
     folder: Path
     origin: str
@@ -38,5 +41,5 @@ def known_places() -> tuple[Place, ...]:
         *(Place(folder, "LM Studio") for folder in lm_studio),
         *(Place(folder, "Ollama", "ollama") for folder in ollama),
         Place(Path(llama_cpp), "llama.cpp"),
-        Place(Path(constants.HF_HUB_CACHE), "Hub cache"),
+        Place(Path(constants.HF_HUB_CACHE), HUB_CACHE),
     )

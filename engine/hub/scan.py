@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.hub.errors import StoppedError
 from engine.hub.names import Companion, LogicalModel, RepoFile, fold
-from engine.hub.places import Place
+from engine.hub.places import IMPORTED, Place
 from engine.hub.records import FOLDER
 
 MAX_DEPTH = 10
@@ -40,11 +40,14 @@ def scan(places: Sequence[Place], files: Sequence[Path] = (), stop: threading.Ev
         if place.layout == "ollama":
             _ollama(place, findings, seen)
             continue
+        names = {file.name for found in findings.models for file in found.files}
         for folder, paths in _folders(place.folder, stop):
+            if place.layout == "installation":
+                paths = [path for path in paths if path.name not in names]
             _add(place, folder, paths, findings, seen)
     for path in files:
         siblings = [one for one in _gguf_files(path.parent) if _same_set(one, path)] if path.exists() else []
-        _add(Place(path.parent, "Imported"), path.parent, siblings, findings, seen)
+        _add(Place(path.parent, IMPORTED), path.parent, siblings, findings, seen)
     return findings
 
 

@@ -27,6 +27,7 @@ FROM_TABLES = {
     "tr(one.state.value)",
     "tr(status.state.value)",
     "tr(entry.state.value)",
+    "tr(entry.origin)",
     "tr(names[section])",
     "tr(setting.help)",
     "tr(setting.title)",

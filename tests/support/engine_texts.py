@@ -48,6 +48,7 @@ _NO_WORDS = frozenset(
     {
         "Ryzen 7 5800X",
         "RTX 3060 12GB",
+        "SmolLM2 135M Instruct",
         "Invalid credentials",
         "Name or service not known",
         "name resolution",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.library.hub_dialog import HubDialog
 from app.library.hub_services import HubServices
 from app.library.models_table import EntryRole
 from engine.gguf import QuantType
@@ -55,33 +57,76 @@ class _Padded:
 def library_pages(context: Any, root: Path) -> Iterator[tuple[str, QWidget]]:
     """Shows the library of a running application in all its states; `root` is a folder for its files."""
     window = context.window
-    _fill_models(context.models.models_folder, root / "lmstudio")
     with FakeHub() as hub:
         _fill_hub(hub)
         context.library.factory = lambda: _services(context, hub, root)
         window.show_page("library")
         page = window.page("library")
-        _wait(lambda: context.library.entries)
-        models = page.show_tab("models")
-        for row in range(models.table.proxy.rowCount()):
-            if models.table.proxy.index(row, 0).data(EntryRole).title.startswith("Gemma"):
-                models.table.selectRow(row)
-        _wait(models.drawer.metadata.rows.rowCount)
-        yield "library-models", window
-        discover = page.show_tab("discover")
-        _wait(discover.model.rowCount)
-        yield "library-discover", window
-        discover.field.setText("Qwen3-30B")
-        _wait(lambda: discover.search.is_finished)
-        discover.list.setCurrentIndex(discover.model.index(0, 0))
-        _wait(lambda: discover.card.can_measure)
-        yield "library-card", window
-        discover.card.read_description()
-        _wait(lambda: discover.card.description)
-        yield "library-description", window
+        _wait(lambda: context.library.services)
+        yield "library-empty", window
+        yield from _model_pages(context, root, page)
+        yield from _discover_pages(window, page)
         yield "library-downloads", _show_downloads(context, hub, page)
         page.show_tab("models")
         yield "library-downloading", window
+        context.library.services.downloads.pause_all()
+        yield from _in_a_small_window(window, page)
+        page.open_hub_dialog()
+        dialog = page.findChild(HubDialog)
+        _wait(dialog.isVisible)
+        yield "library-hub-dialog", dialog
+        dialog.close()
+    discover = page.show_tab("discover")
+    discover.field.setText("nobody is there any more")
+    _wait(lambda: discover.search.error)
+    yield "library-unreachable", window
+
+
+def _model_pages(context: Any, root: Path, page: Any) -> Iterator[tuple[str, QWidget]]:
+    _fill_models(context.models.models_folder, root / "lmstudio")
+    crashed = root / "lmstudio" / "Mistral-Nemo-Instruct-2407-Q4_K_M.gguf"
+    context.folder.crash_record.write_text(json.dumps({str(crashed): 2}))
+    context.library.refresh()
+    _wait(lambda: context.library.entries)
+    models = page.show_tab("models")
+    _select(models, "Gemma")
+    yield "library-models", context.window
+    _select(models, "Mistral")
+    yield "library-crashed", context.window
+
+
+def _select(models: Any, beginning: str) -> None:
+    for row in range(models.table.proxy.rowCount()):
+        if models.table.proxy.index(row, 0).data(EntryRole).title.startswith(beginning):
+            models.table.selectRow(row)
+    _wait(models.drawer.metadata.rows.rowCount)
+
+
+def _discover_pages(window: QWidget, page: Any) -> Iterator[tuple[str, QWidget]]:
+    discover = page.show_tab("discover")
+    _wait(discover.model.rowCount)
+    yield "library-discover", window
+    discover.field.setText("Qwen3-30B")
+    _wait(lambda: discover.search.is_finished)
+    discover.list.setCurrentIndex(discover.model.index(3, 0))
+    _wait(lambda: discover.card.header_error)
+    yield "library-gated", window
+    discover.list.setCurrentIndex(discover.model.index(0, 0))
+    _wait(lambda: discover.card.can_measure)
+    yield "library-card", window
+    discover.card.read_description()
+    _wait(lambda: discover.card.description)
+    yield "library-description", window
+
+
+def _in_a_small_window(window: QWidget, page: Any) -> Iterator[tuple[str, QWidget]]:
+    size = window.size()
+    window.resize(440, 560)
+    for tab in ("models", "discover", "downloads"):
+        page.show_tab(tab)
+        _wait(lambda: True)
+        yield f"library-small-{tab}", window
+    window.resize(size)
 
 
 def _fill_models(folder: Path, other: Path) -> None:
@@ -113,7 +158,10 @@ def _fill_hub(hub: FakeHub) -> None:
     hub.add(Repository("Qwen/Qwen3-30B-A3B-GGUF", files, gguf=GGUF, downloads=1_234_567, likes=412, readme=README))
     for number in range(40):
         name = f"maker{number}/Qwen3-30B-variant-{number}-GGUF"
-        hub.add(Repository(name, gguf=GGUF, downloads=90_000 - 1000 * number, likes=number, gated=number % 5 == 2))
+        file = _Padded(18_600_000_000, data, f"{200 + number:064x}")
+        files = {f"Qwen3-30B-variant-{number}-Q4_K_M.gguf": file}
+        gated, downloads = number % 5 == 2, 90_000 - 1000 * number
+        hub.add(Repository(name, files, gguf=GGUF, downloads=downloads, likes=number, gated=gated))
 
 
 def _services(context: Any, hub: FakeHub, root: Path) -> HubServices:
@@ -136,11 +184,11 @@ def _show_downloads(context: Any, hub: FakeHub, page: Any) -> QWidget:
         hub.add(Repository(f"maker/{name}", {f"{name}.gguf": Noise(size * 1_000_000)}))
         card = open_repository(services.connect(), f"maker/{name}")
         services.download(card, card.listing.models[0])
-    context.library.watch()
+    context.library.downloads.watch()
     page.show_tab("downloads")
-    _wait(lambda: len(context.library.statuses) == 3 and context.library.statuses[1].done > 3e6)
-    services.downloads.pause(context.library.statuses[1].id)
-    _wait(lambda: context.library.statuses[2].done > 5e5)
+    _wait(lambda: len(context.library.downloads.statuses) == 3 and context.library.downloads.statuses[1].done > 3e6)
+    services.downloads.pause(context.library.downloads.statuses[1].id)
+    _wait(lambda: context.library.downloads.statuses[2].done > 5e5)
     return context.window
 
 

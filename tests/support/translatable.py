@@ -13,8 +13,9 @@ from app.placement.map_table import _HEADS, PLACE_WORDS
 from app.placement.memory_parts import Purpose
 from app.settings.table import SETTINGS
 from app.telemetry.history import Trace
-from engine.hub.downloads import State
+from engine.hub.download_status import State
 from engine.hub.library import EntryState
+from engine.hub.places import ADDED, HUB_CACHE, IMPORTED, INSTALLATION
 
 ROOT = Path(app.__file__).parent
 COLUMNS = ("Name", "Family", "Size", "Quantisation", "Context", "State", "Last used")  # of the library's table
@@ -43,6 +44,7 @@ def _in_tables() -> Iterator[str]:
     yield from BUILT_IN
     yield from (state.value for state in (*State, *EntryState))
     yield from COLUMNS
+    yield from (ADDED, HUB_CACHE, IMPORTED, INSTALLATION)
     yield from (*PLACE_WORDS.values(), *_HEADS, *(named.value for named in (*Purpose, *Trace)))
 
 

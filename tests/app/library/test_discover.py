@@ -196,6 +196,20 @@ def test_download_from_the_card_ends_in_the_library(library, qtbot):
     qtbot.waitUntil(lambda: any("Wonder" in model.name for model in library.app.context.models.models))
 
 
+def test_a_model_deleted_by_hand_is_offered_again(library, qtbot):
+    publish(library)
+    page = open_card(library, qtbot)
+    button = row(page, "Q4_K_M").button
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: button.text() == "In your library", timeout=10_000)
+    next(library.controller.services.models.rglob("Wonder-30B-Q4_K_M.gguf")).unlink()
+    library.app.window.show_page("chat")
+    library.app.window.show_page("library")  # whoever comes back to the page sees what is there
+    qtbot.waitUntil(lambda: button.isEnabled() and button.text() == "Download", timeout=10_000)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: button.text() == "In your library", timeout=10_000)
+
+
 def test_token_dialog_saves_and_tests(library, qtbot, tmp_path):
     publish(library, private=True)
     library.page.open_hub_dialog()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
@@ -70,6 +72,40 @@ def test_load_by_double_click_goes_to_the_conversation(library, qtbot):
     assert library.app.window.stack.currentWidget() is library.app.window.chat_page
     library.controller.refresh()
     qtbot.waitUntil(lambda: library.controller.entry(path).last_used is not None)
+
+
+def test_a_load_is_stopped_where_it_was_ordered(library, qtbot):
+    page = library.tab("models")
+    path = put(library, "Alpha-Q8_0.gguf", qtbot)
+    library.app.engine.loading = ""
+    page.table.select(path)
+    button = page.drawer.buttons["load"]
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: library.app.context.models.loading_path == str(path))
+    library.app.window.show_page("library")
+    qtbot.waitUntil(lambda: button.text() == "Stop loading" and button.isEnabled())
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: button.text() == "Load")
+    assert library.app.context.models.loading_path is None
+    assert library.app.context.models.info is not None, "the model before runs on"
+
+
+def test_a_model_that_crashed_twice_says_so_and_can_be_tried(library, qtbot):
+    page = library.tab("models")
+    path = put(library, "Alpha-Q8_0.gguf", qtbot)
+    library.app.context.folder.crash_record.write_text(json.dumps({str(path): 2, "other": 1}))
+    library.controller.refresh()
+    qtbot.waitUntil(lambda: library.controller.entry(path).state.name == "CRASHED")
+    page.table.select(path)
+    assert page.drawer.pill.text() == "Crashed"
+    assert "crashed 2 times with Alpha-Q8_0" in page.drawer.why.text()
+    button = page.drawer.buttons["load"]
+    assert button.text() == "Try again"
+    library.app.engine.info = replace(library.app.context.models.info, path=str(path))
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: library.controller.entry(path).state.name == "IN_USE")
+    library.app.context.close()
+    assert library.app.context.models.crashes.count(path) == 0  # it ran, and all ended well
 
 
 def test_rename_changes_the_label_only(library, qtbot, monkeypatch):

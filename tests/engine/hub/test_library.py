@@ -17,7 +17,8 @@ from engine.hub.errors import BusyError, VerificationError
 from engine.hub.library import EntryState, Library, LibraryEntry
 from engine.hub.library_actions import delete, import_by_move, import_in_place, move_models_folder, shard_set
 from engine.hub.library_store import LibraryStore
-from engine.hub.places import Place, known_places
+from engine.hub.names import STARTER_FILE
+from engine.hub.places import INSTALLATION, Place, known_places
 from engine.hub.records import write_record
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.small_gguf import small_gguf
@@ -114,6 +115,29 @@ def test_hub_cache_lm_studio_and_ollama(tmp_path: Path) -> None:
         assert library.verify(found[title], lambda done, size: None, threading.Event())
     assert not library.verify(found["Studio-Q8_0"], lambda done, size: None, threading.Event())
     assert {entry.title for entry in library.entries() if entry.verified} == {"Cached-Q8_0", "qwen3:8b"}
+
+
+def test_what_came_with_the_installation_is_listed_once(models: Path, tmp_path: Path) -> None:
+    installed = tmp_path / "usr" / "models"
+    put(installed / "Bundled-Q8_0.gguf")
+    places = (Place(installed, INSTALLATION, "installation"),)
+    store = LibraryStore(tmp_path / "library.json")
+    library = Library(models, store, places)
+    entry = only(library)
+    assert (entry.origin, entry.ours, entry.state) == ("Came with Tessera", False, EntryState.READY)
+    with pytest.raises(FileError, match="belongs to the installation"):
+        delete(entry, store, lambda path: True)
+    copy = put(models / "sub" / "Bundled-Q8_0.gguf")
+    assert only(library).path == copy
+
+
+def test_the_starter_model_has_a_proper_name(models: Path, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(models / STARTER_FILE)
+    assert only(library).title == STARTER_FILE.removesuffix(".gguf"), "another file of that name"
+    monkeypatch.setattr("engine.hub.names.STARTER_SIZE", path.stat().st_size)
+    assert only(library).title == "SmolLM2 135M Instruct"
+    library.rename(only(library), "Mine")
+    assert only(library).title == "Mine"
 
 
 def test_known_places_need_not_exist() -> None:
