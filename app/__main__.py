@@ -17,6 +17,10 @@ def main(arguments: list[str] | None = None) -> int:
     from app.arguments import parse
 
     options = parse(sys.argv[1:] if arguments is None else arguments)
+    if options.command in ("chat", "info", "bench", "smoke"):  # doctor tells of it, plan needs none
+        from engine.native_build import check_native_build
+
+        check_native_build()
     match options.command:
         case "chat":
             from app.commands.chat import run
@@ -47,17 +51,23 @@ def main(arguments: list[str] | None = None) -> int:
     folder = DataFolder(options.data_dir) if options.data_dir is not None else DataFolder.default()
     if not has_display():
         from app.terminal import run_without_display
+        from engine.native_build import check_native_build
 
+        check_native_build()
         return run_without_display(folder, options.open)
     return _run_window(folder, options.open)
 
 
 def _run_window(folder: DataFolder, model: Path | None) -> int:
     """The window; what prevents it is shown by other means, and logged."""
+    from app.translation import speak_before_window
+
+    speak_before_window(folder.settings)
     try:
-        from app.start_error import check_libraries, check_processor
+        from app.start_error import check_kernels, check_libraries, check_processor
 
         check_processor()
+        check_kernels()
         check_libraries()
         from app.window import run_window
 
@@ -70,6 +80,8 @@ def _run_window(folder: DataFolder, model: Path | None) -> int:
 
 def run_process() -> int:
     """`main` on standard streams that may be closed, full, or unable to hold every character."""
+    from engine.native_build import NativeBuildError
+
     nowhere = Path(os.devnull)  # for streams that are closed, as those of Windows programs without a console
     sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
     sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
@@ -83,7 +95,7 @@ def run_process() -> int:
         status = 0
     except KeyboardInterrupt:
         status = 130  # as shells report an interrupt
-    except OSError as error:
+    except (OSError, NativeBuildError) as error:
         print(f"Error: {error}", file=sys.stderr)
         status = 1
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left over finds no reader

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, QUrl
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.background import Background, MainThread
@@ -34,7 +36,11 @@ from app.telemetry.history import PER_SECOND
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
 from app.translation import engine_text, install_language, tr
+from app.update_check import UpdateCheck
 from engine.messages import EngineStopped, Notice
+
+if TYPE_CHECKING:
+    from engine.hub.updates import Release
 
 
 class AppContext(QObject):
@@ -102,6 +108,8 @@ class AppContext(QObject):
         self.summaries = Summaries(self.client, self.session, self.models, self.problems)
         self.window.chat_page.remedies.summarise_requested.connect(self.summaries.summarise)
         self.telemetry.updated.connect(self._look_at_machine)
+        self.updates = UpdateCheck(self.settings, self.background, self)
+        self.updates.found.connect(self._tell_update)
         self.garbage = GarbageCollection(self)
         self.client.drained.connect(self._drained)
         self.window.first_painted.connect(lambda: QTimer.singleShot(0, self.start))
@@ -128,6 +136,7 @@ class AppContext(QObject):
             self.problems.show(Problem("settings", engine_text("\n".join(unread)), serious=False))
         if self.crash_handler.crashed_before:
             self._tell_crash()
+        self.updates.start_if_due()  # without an answer it asks again in a week, and says nothing
         self.garbage.freeze()
 
     def second_start(self, model: str, token: str) -> None:
@@ -187,10 +196,16 @@ class AppContext(QObject):
                     "processor",
                     tr("This processor lacks AVX2, so answers will be slow."),
                     tr("Tessera uses its plainest kernels here."),
-                    tr("Small models work best."),
+                    tr("Small models work best; more needs a processor with AVX2, as most have since 2013."),
                     serious=False,
                 )
             )
+
+    def _tell_update(self, release: Release) -> None:
+        if release.is_newer:
+            page = Action(tr("Open its page"), lambda: QDesktopServices.openUrl(QUrl(release.page)), primary=True)
+            words = tr("Tessera {version} is out.", version=release.version)
+            self.problems.show(Problem("update", words, actions=(page,), serious=False))
 
     def _tell_crash(self) -> None:
         save = Action(tr("Save a report…"), self._ask_report, keeps_open=True)

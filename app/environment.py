@@ -34,6 +34,12 @@ def _has_x11() -> bool:
     return not failed
 
 
+def system_languages() -> list[str]:
+    """What the system's session speaks, best first, such as "zh_CN"; Qt knows better, where it can be loaded."""
+    named = [os.environ.get(name, "") for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")]
+    return [one.partition(".")[0] for text in named for one in text.split(":") if one]
+
+
 def wants_wayland() -> bool:
     """Whether Qt would try Wayland first."""
     return _has_wayland() and os.environ.get("XDG_SESSION_TYPE", "wayland") == "wayland"

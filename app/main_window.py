@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from app.help.help_page import HelpPage
 
 SIDEBAR_MINIMUM = 190
-BEHIND_SETTINGS = ("doctor", "logs", "gpu")  # pages that are reached from the settings
+BEHIND_SETTINGS = ("doctor", "logs", "gpu", "updates")  # pages that are reached from the settings
 NARROW = 680  # pixels; below, the sidebar makes room for the conversation
 
 
@@ -117,6 +117,7 @@ class MainWindow(QMainWindow):
             "doctor": self._make_doctor,
             "logs": self._make_logs,
             "gpu": self._make_gpu,
+            "updates": self._make_updates,
             "welcome": self._make_welcome,
         }
         self.sidebar.finish_pages()
@@ -181,6 +182,14 @@ class MainWindow(QMainWindow):
         from app.help.gpu_page import GpuPage
 
         return self._behind_settings(GpuPage(self._theme, self._background, self._settings))
+
+    def _make_updates(self) -> QWidget:
+        from app.help.updates_page import UpdatesPage
+        from app.update_check import UpdateCheck
+        from engine.telemetry.doctor import version
+
+        updates = UpdateCheck(self._settings, self._background, self)
+        return self._behind_settings(UpdatesPage(self._theme, updates, version()))
 
     def _make_welcome(self) -> QWidget:
         from app.first_run.first_run_page import FirstRunPage

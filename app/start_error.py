@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from app.environment import platform_is_chosen, wants_wayland
-from app.translation import tr
+from app.translation import engine_text, tr
 
 # A library of the system that Qt needs: its package in each family of distributions.
 _PACKAGES = {
@@ -85,6 +85,17 @@ def check_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
                 tr("This processor is too old for Tessera: it lacks {features}.", features=", ".join(missing)),
                 tr("An x86-64 processor from 2009 or later is needed, one with AVX2 (2013 or later) recommended."),
             )
+
+
+def check_kernels() -> None:
+    """Load our native kernels. Raises StartError where they are missing, broken, or of another version."""
+    from engine.errors import EngineError
+    from engine.native_build import check_native_build
+
+    try:
+        check_native_build()
+    except EngineError as error:
+        raise StartError(engine_text(error.cause), engine_text(error.remedy)) from error
 
 
 def check_libraries() -> None:
@@ -176,7 +187,9 @@ def _write_log(error: BaseException, logs: Path) -> Path | None:
 
 
 def show(text: str) -> bool:
-    """A dialog without Qt, by what the system has. Whether one was shown; returns when it is closed."""
+    """A dialog, without Qt where that failed. Whether one was shown; returns when it is closed."""
+    if _show_by_qt(text):
+        return True
     if sys.platform == "win32":
         ctypes.windll.user32.MessageBoxW(None, text, "Tessera", 0x10)  # an error's icon
         return True
@@ -187,7 +200,7 @@ def show(text: str) -> bool:
         commands = [
             ["zenity", "--error", "--no-markup", "--title=Tessera", "--width=480", f"--text={text}"],
             ["kdialog", "--title", "Tessera", "--error", text],
-            ["xmessage", "-center", text],
+            ["xmessage", "-xrm", "*international: true", "-center", text],
         ]
     for command in commands:
         if shutil.which(command[0]) is not None:
@@ -195,3 +208,16 @@ def show(text: str) -> bool:
             if done.returncode in (0, 1):  # pressed, or closed
                 return True
     return False
+
+
+def _show_by_qt(text: str) -> bool:
+    """Where the failure came after Qt had opened the display."""
+    if "PySide6.QtWidgets" not in sys.modules:
+        return False
+    from PySide6.QtWidgets import QApplication, QMessageBox
+
+    application = QApplication.instance()
+    if not isinstance(application, QApplication) or platform_is_chosen():
+        return False
+    QMessageBox.critical(None, "Tessera", text)
+    return True

@@ -6,12 +6,14 @@ the engine says (engine_*.ts).
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.assets import TRANSLATIONS
 from app.engine_words import NO_SPACE, EngineWords
+from app.environment import system_languages
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QCoreApplication, QTranslator
@@ -21,10 +23,52 @@ ENGINE_CONTEXT = "Engine"
 SOURCE_LANGUAGE = "en"
 
 
+class _BeforeWindow:
+    """Until a language is installed, as when a start fails: `settings` is the file that names it, if it is known."""
+
+    settings: Path | None = None
+
+
+def speak_before_window(settings: Path) -> None:
+    """From now on, until a language is installed, `tr` knows the one that the file `settings` names."""
+    _BeforeWindow.settings = settings
+
+
+@functools.cache
+def _early_language(settings: Path) -> str:
+    import json
+
+    try:
+        language = json.loads(settings.read_text(encoding="utf-8")).get("language")
+    except (OSError, ValueError, AttributeError):
+        language = None
+    return chosen_language(language if isinstance(language, str) else "system")
+
+
+def _early_words(path: Path) -> dict[str, str]:
+    """None where anything is amiss with the file, since they tell of something amiss."""
+    try:
+        return read_translations(path)
+    except (OSError, SyntaxError):  # the latter: what is no XML
+        return {}
+
+
+@functools.cache
+def _early_window_words(settings: Path) -> dict[str, str]:
+    return _early_words(translation_file(_early_language(settings)))
+
+
+@functools.cache
+def _early_engine_words(settings: Path) -> EngineWords:
+    return EngineWords(_early_words(engine_translation_file(_early_language(settings))))
+
+
 def tr(text: str, **values: object) -> str:
-    """`text` in the owner's language, its {names} filled in. Without Qt in the process: English."""
+    """`text` in the owner's language, its {names} filled in. In the terminal: English."""
     core = sys.modules.get("PySide6.QtCore")
     translated: str = core.QCoreApplication.translate(CONTEXT, text) if core is not None else text
+    if _BeforeWindow.settings is not None:
+        translated = _early_window_words(_BeforeWindow.settings).get(text, translated)
     return translated.format(**values) if values else translated
 
 
@@ -33,6 +77,8 @@ def engine_text(text: str) -> str:
 
     Also what is said by parts of the window that know no language yet: the settings, before they are read.
     """
+    if text and _BeforeWindow.settings is not None:
+        return _early_engine_words(_BeforeWindow.settings).translated(text) or text
     core = sys.modules.get("PySide6.QtCore")
     if core is None or not text:
         return text
@@ -74,9 +120,13 @@ def chosen_language(setting: str) -> str:
     """The language to show: the owner's, or the system's if there is a translation for it."""
     if setting != "system":
         return setting
-    from PySide6.QtCore import QLocale
+    try:
+        from PySide6.QtCore import QLocale
 
-    for name in QLocale.system().uiLanguages():
+        names = list(QLocale.system().uiLanguages())
+    except ImportError:  # told of by a failed start
+        names = system_languages()
+    for name in names:
         parts = name.replace("-", "_").split("_")
         if parts[0] == SOURCE_LANGUAGE:
             return SOURCE_LANGUAGE
@@ -87,6 +137,7 @@ def chosen_language(setting: str) -> str:
 
 def install_language(application: QCoreApplication, setting: str) -> QTranslator | None:
     """Translate everything that is made from now on. Returns what must be kept alive."""
+    _BeforeWindow.settings = None
     language = chosen_language(setting)
     path = translation_file(language)
     if language == SOURCE_LANGUAGE or not path.is_file():

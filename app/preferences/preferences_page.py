@@ -138,6 +138,7 @@ class PreferencesPage(QScrollArea):
             ("doctor", tr("Check of this computer"), tr("What is here, what is missing, and how to get it.")),
             ("gpu", tr("GPU support"), tr("Install or remove what models need to run on an NVIDIA card.")),
             ("logs", tr("Logs"), tr("What happened, to read or to copy without paths.")),
+            ("updates", tr("Updates"), tr("Which version this is, and whether there is a newer one.")),
         ):
             row = LinkRow(title, words, card)
             row.has_line = bool(self.links)

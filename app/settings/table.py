@@ -81,6 +81,20 @@ SETTINGS: tuple[Setting, ...] = (
         "Tell when a long answer or a download has ended while another window is used.",
     ),
     Setting(
+        "update_check",
+        False,
+        GENERAL,
+        "Look for updates",
+        "Once a week, ask the address below for the newest version. The request says nothing of you or this computer.",
+    ),
+    Setting(
+        "update_feed",
+        "",
+        GENERAL,
+        "Address for updates",
+        "The https address of a release file. Empty: nobody is asked.",
+    ),
+    Setting(
         "models_folder",
         "",
         GENERAL,
@@ -182,6 +196,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("gpu_budget", 0, ENGINE, "GPU memory", "MiB that may be used on the GPU; 0: recommended.", shown=False),
     Setting("shown_machine", "", ENGINE, "Shown machine", "The GPU that the memory page shows.", shown=False),
     Setting("last_model", "", GENERAL, "Last model", "Loaded when the application starts.", shown=False),
+    Setting("last_update_check", 0, GENERAL, "Last check for updates", "Seconds since 1970.", shown=False),
     Setting("window_geometry", "", GENERAL, "Window", "Place and size of the window.", shown=False),
     Setting("sidebar_width", 272, GENERAL, "Sidebar", "Width of the sidebar.", shown=False),
 )

@@ -144,6 +144,10 @@
       <translation>请在对话的参数中修改模式，或将其清空。</translation>
     </message>
     <message>
+      <source>Check the address under Settings, General.</source>
+      <translation>请检查“设置 → 常规”中的地址。</translation>
+    </message>
+    <message>
       <source>Check the address under Settings, Hub.</source>
       <translation>请检查“设置 → 模型库”中的地址。</translation>
     </message>
@@ -724,6 +728,10 @@
       <translation>请运行 `make run`（从源代码）或重新安装 Tessera。</translation>
     </message>
     <message>
+      <source>Run `make run`, which builds them.</source>
+      <translation>请运行 `make run`，它会构建内核。</translation>
+    </message>
+    <message>
       <source>Run `ollama rm {}`.</source>
       <translation>请运行 `ollama rm {0}`。</translation>
     </message>
@@ -802,6 +810,14 @@
     <message>
       <source>Tensor {} is of {}; the file was made for a newer or different engine.</source>
       <translation>张量 {0} 的类型为 {1}；该文件是为较新或其他引擎制作的。</translation>
+    </message>
+    <message>
+      <source>Tessera's native kernels are older than its source: they lack {}.</source>
+      <translation>Tessera 的本机内核比源代码旧：缺少 {}。</translation>
+    </message>
+    <message>
+      <source>Tessera's native kernels cannot be loaded: {}.</source>
+      <translation>无法加载 Tessera 的本机内核：{}。</translation>
     </message>
     <message>
       <source>Tessera's own kernels do not know the type of some tensors: {}.</source>
@@ -2064,8 +2080,16 @@
       <translation>{0} 中没有程序库。</translation>
     </message>
     <message>
+      <source>{} holds no list of releases (status {}).</source>
+      <translation>{} 上没有发布信息（状态 {}）。</translation>
+    </message>
+    <message>
       <source>{} holds no model with these files any more.</source>
       <translation>{0} 中不再有包含这些文件的模型。</translation>
+    </message>
+    <message>
+      <source>{} holds no release that can be read.</source>
+      <translation>{} 上没有可以读取的发布信息。</translation>
     </message>
     <message>
       <source>{} holds no vocabulary.</source>
@@ -2126,6 +2150,10 @@
     <message>
       <source>{} is nested too deeply</source>
       <translation>{0} 嵌套太深</translation>
+    </message>
+    <message>
+      <source>{} is no https address.</source>
+      <translation>{} 不是 https 地址。</translation>
     </message>
     <message>
       <source>{} is no schema</source>

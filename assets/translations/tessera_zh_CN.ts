@@ -84,6 +84,10 @@
       <translation>附加证书</translation>
     </message>
     <message>
+      <source>Address for updates</source>
+      <translation>更新地址</translation>
+    </message>
+    <message>
       <source>Address: {endpoint}</source>
       <translation>地址：{endpoint}</translation>
     </message>
@@ -142,6 +146,10 @@
     <message>
       <source>Ask nothing of the network, whatever is pressed.</source>
       <translation>无论按下什么，都不访问网络。</translation>
+    </message>
+    <message>
+      <source>Asked at {address}.</source>
+      <translation>查询地址：{address}。</translation>
     </message>
     <message>
       <source>Asking the hub…</source>
@@ -226,6 +234,10 @@
     <message>
       <source>Check again</source>
       <translation>重新检查</translation>
+    </message>
+    <message>
+      <source>Check now</source>
+      <translation>立即检查</translation>
     </message>
     <message>
       <source>Check of this computer</source>
@@ -964,6 +976,10 @@
       <translation>查看 {model}</translation>
     </message>
     <message>
+      <source>Look for updates</source>
+      <translation>检查更新</translation>
+    </message>
+    <message>
       <source>Look through the folders again</source>
       <translation>重新扫描文件夹</translation>
     </message>
@@ -1112,6 +1128,10 @@
       <translation>没有找到 NVIDIA 显卡。模型在处理器上运行，小模型没有问题。</translation>
     </message>
     <message>
+      <source>No address for updates is set under Settings, General, so nobody is asked.</source>
+      <translation>“设置 → 常规”中没有填写更新地址，因此不会向任何人查询。</translation>
+    </message>
+    <message>
       <source>No model is loaded, so nobody can answer.</source>
       <translation>没有加载模型，无法回答。</translation>
     </message>
@@ -1182,6 +1202,10 @@
     <message>
       <source>On an NVIDIA card Tessera's kernels are compiled once, by NVIDIA's compiler library NVRTC. It is fetched from the Python package index when you ask for it, checked, and kept in your data folder.</source>
       <translation>在 NVIDIA 显卡上，Tessera 的内核由 NVIDIA 的编译库 NVRTC 编译一次。它只在您要求时从 Python 软件包索引下载、校验，并保存在您的数据文件夹中。</translation>
+    </message>
+    <message>
+      <source>Once a week, ask the address below for the newest version. The request says nothing of you or this computer.</source>
+      <translation>每周向下面的地址查询一次最新版本。请求中不包含关于您或这台电脑的任何信息。</translation>
     </message>
     <message>
       <source>One a line; the answer ends before the first that appears.</source>
@@ -1620,8 +1644,8 @@
       <translation>小而快：</translation>
     </message>
     <message>
-      <source>Small models work best.</source>
-      <translation>小模型效果最好。</translation>
+      <source>Small models work best; more needs a processor with AVX2, as most have since 2013.</source>
+      <translation>小型模型效果最好；更大的模型需要支持 AVX2 的处理器（2013 年以后的大多数处理器都支持）。</translation>
     </message>
     <message>
       <source>Smaller</source>
@@ -1736,6 +1760,10 @@
       <translation>张量与专家</translation>
     </message>
     <message>
+      <source>Tessera asks for a newer version only when you press the button, or once a week if you switch that on under Settings, General. The request says nothing of you or of this computer; nothing is installed.</source>
+      <translation>只有当您按下按钮，或在“设置 → 常规”中打开每周检查时，Tessera 才会查询新版本。请求中不包含关于您或这台电脑的任何信息；不会安装任何东西。</translation>
+    </message>
+    <message>
       <source>Tessera could not start: {error}</source>
       <translation>Tessera 无法启动：{error}</translation>
     </message>
@@ -1770,6 +1798,10 @@
     <message>
       <source>Tessera uses its plainest kernels here.</source>
       <translation>Tessera 在这里使用最基本的内核。</translation>
+    </message>
+    <message>
+      <source>Tessera {version} is out.</source>
+      <translation>Tessera {version} 已发布。</translation>
     </message>
     <message>
       <source>Tessera's own engine</source>
@@ -1826,6 +1858,10 @@
     <message>
       <source>The folder {path} cannot be used: {error}.</source>
       <translation>无法使用文件夹 {path}：{error}。</translation>
+    </message>
+    <message>
+      <source>The https address of a release file. Empty: nobody is asked.</source>
+      <translation>发布文件的 https 地址。留空：不向任何人查询。</translation>
     </message>
     <message>
       <source>The last minute</source>
@@ -1920,6 +1956,10 @@
       <translation>没有说明。</translation>
     </message>
     <message>
+      <source>There is no newer version.</source>
+      <translation>没有更新的版本。</translation>
+    </message>
+    <message>
       <source>These files need {total} tokens, and the context holds {room}. Remove some, or load the model with a longer context.</source>
       <translation>这些文件需要 {total} 个词元，而上下文只能容纳 {room} 个。请移除一些，或用更长的上下文加载模型。</translation>
     </message>
@@ -1942,6 +1982,10 @@
     <message>
       <source>This conversation was held with {name}; now {other} answers.</source>
       <translation>此对话使用的是 {name}，现在由 {other} 回答。</translation>
+    </message>
+    <message>
+      <source>This is Tessera {version}.</source>
+      <translation>当前为 Tessera {version}。</translation>
     </message>
     <message>
       <source>This machine</source>
@@ -2096,6 +2140,10 @@
       <translation>请更新 Tessera，或用另一个数据文件夹启动（--data-dir）。</translation>
     </message>
     <message>
+      <source>Updates</source>
+      <translation>更新</translation>
+    </message>
+    <message>
       <source>Use</source>
       <translation>用途</translation>
     </message>
@@ -2190,6 +2238,10 @@
     <message>
       <source>Which log</source>
       <translation>哪个日志</translation>
+    </message>
+    <message>
+      <source>Which version this is, and whether there is a newer one.</source>
+      <translation>当前是哪个版本，以及是否有更新的版本。</translation>
     </message>
     <message>
       <source>Why</source>

@@ -13,7 +13,6 @@ import importlib
 import importlib.util
 import logging
 import os
-import re
 import sys
 import threading
 import types
@@ -42,11 +41,13 @@ def llama() -> Any:
 @functools.cache
 def library_version() -> str:
     """llama-cpp-python's version, without loading the library."""
-    # importlib.metadata would tell it too, and take 40 ms of the time until a first token for its import.
+    # importlib.metadata would tell it too, and take 40 ms of the time until a first token for its import. The package's
+    # own source is not there in the bundle; the folder that names the version lies beside it everywhere.
     spec = importlib.util.find_spec("llama_cpp")
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec is not None and spec.origin else ""
-    found = re.search(r'__version__ = "(.+?)"', source)
-    return found[1] if found else "unknown"
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for found in Path(folder).parent.glob("llama_cpp_python-*.dist-info"):
+            return found.name.removeprefix("llama_cpp_python-").removesuffix(".dist-info")
+    return "unknown"
 
 
 def _import_declarations() -> types.ModuleType:

@@ -11,6 +11,7 @@ import pytest
 
 from app.arguments import parse
 from app.start_error import StartError, check_processor, distribution_family, missing_library, report, show
+from app.translation import chosen_language
 
 LOADER = "lib{name}: cannot open shared object file: No such file or directory"
 
@@ -110,6 +111,53 @@ def test_without_libegl_the_start_says_so_in_a_dialog(tmp_path):
     assert done.returncode == 1
     assert "libEGL.so.1" in (tmp_path / "zenity.told").read_text()
     assert str(tmp_path / "data/logs/start.log") in done.stderr
+
+
+def without_kernels(tmp_path: Path) -> dict[str, str]:
+    """Variables of a start that finds no native kernels."""
+    path = tmp_path / "path"
+    path.mkdir(exist_ok=True)
+    (path / "sitecustomize.py").write_text("import sys; sys.modules['kernels._cpu'] = None\n")
+    return {"PYTHONPATH": str(path)}
+
+
+def test_without_kernels_the_start_says_so_in_a_dialog(tmp_path):
+    done = start(tmp_path, **without_kernels(tmp_path))
+    assert done.returncode == 1
+    assert "make run" in (tmp_path / "zenity.told").read_text()
+    assert "Traceback" in (tmp_path / "data/logs/start.log").read_text()
+
+
+@pytest.mark.parametrize("arguments", [["info", "x.gguf"], ["chat", "x.gguf"]])
+def test_without_kernels_a_command_ends_with_a_sentence(tmp_path, arguments):
+    environment = os.environ | without_kernels(tmp_path)
+    command = [sys.executable, "-m", "app", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: Tessera's native kernels cannot be loaded")
+    assert "Traceback" not in done.stderr
+
+
+def test_what_fails_before_the_window_is_said_in_the_owners_language(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/settings.json").write_text('{"language": "zh_CN"}')
+    (tmp_path / "data/version.json").write_text('{"version": 99}')
+    start(tmp_path)
+    assert "更新版本的 Tessera" in (tmp_path / "zenity.told").read_text()
+    done = start(tmp_path, **without_kernels(tmp_path))
+    assert "内核" in (tmp_path / "zenity.told").read_text()
+    assert "make run" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="variables of Linux sessions")
+def test_the_sessions_language_is_known_without_qt(tmp_path, monkeypatch):
+    for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    monkeypatch.setitem(sys.modules, "PySide6.QtCore", None)
+    assert chosen_language("system") == "zh_CN"
+    monkeypatch.setenv("LANGUAGE", "zh_TW:en")
+    assert chosen_language("system") == "en"
 
 
 def test_a_data_folder_that_cannot_be_used_is_a_start_error(tmp_path):
