@@ -24,11 +24,14 @@ build: $(VENV)/.native
 # The suite's build has the AVX-512 tiers in software as well, for machines without them.
 test-build: $(VENV)/.native-test
 
-$(VENV)/.packages: pyproject.toml constraints.txt installer/system_libraries.sh
+$(VENV)/.tools: pyproject.toml constraints.txt installer/system_libraries.sh
 	sh installer/system_libraries.sh
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt 'pip>=25.1'  # the first that reads dependency groups
 	$(PIP) install -q -c constraints.txt --group build
+	touch $@
+
+$(VENV)/.packages: $(VENV)/.tools
 	$(PIP) install -q -c constraints.txt --group test --group check --no-build-isolation -e .
 	touch $@
 
@@ -63,7 +66,7 @@ screenshots: build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m tests.screenshots $(ARGS)
 
 # The bundle, and on Linux a .deb and a single file, in dist/; ARGS=--bundle-only makes the folder alone.
-package: build
+package: $(VENV)/.tools
 	sh installer/system_libraries.sh package
 	$(PY) installer/package.py $(ARGS)
 

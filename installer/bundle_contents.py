@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 LIMIT_BYTES = 350 * 10**6  # without the starter model
+PACKAGE_LIMIT_BYTES = 240 * 10**6  # of the .deb and of the single file, the model included
 
 # What PyInstaller cannot see: modules that are started by name, imported late, or found beside others.
 PACKAGES = (
@@ -59,6 +60,7 @@ PRUNED = (
     "PySide6/Qt/plugins/networkinformation/*", "PySide6/Qt/plugins/qmltooling/*", "PySide6/Qt/plugins/sqldrivers/*",
     "PySide6/Qt/qml/*", "PySide6/Qt/lib/libQt6Qml*", "PySide6/Qt/lib/libQt6Quick*", "PySide6/Qt/lib/libQt6Pdf*",
     "PySide6/Qt/lib/libQt6VirtualKeyboard*", "PySide6/Qt/lib/libQt6EglFS*",
+    "PySide6/Qt6Qml*", "PySide6/Qt6Quick*", "PySide6/Qt6Pdf*", "PySide6/Qt6VirtualKeyboard*", "PySide6/opengl32sw.dll",
     # Of the desktop's own session: another version of these beside the system's graphics driver breaks it.
     "libwayland-*", "libX11.so*", "libX11-xcb.so*", "libxcb.so.1", "libEGL*", "libGL*", "libgbm*", "libdrm*",
     "libgtk*", "libgdk*", "libfontconfig*", "libfreetype*", "libdbus-1*", "libglib-2*", "libgobject*", "libgio*",
@@ -75,6 +77,7 @@ REQUIRED = (
     "assets/translations/tessera_zh_CN.ts", "assets/catalogue.json", "engine/placement/hardware/catalogue.json",
     "kernels/_cpu*.so", "kernels/_cuda_host*.so", "kernels/cuda/matmul.cu", "kernels/cuda/language.cuh",
     "llama_cpp/lib/libllama.so", "llama_cpp/lib/libggml.so.0", "llama_cpp/lib/libggml-base.so.0",
+    "llama_cpp/lib/libggml-cpu.so",
     "PySide6/Qt/plugins/platforms/libqxcb.so", "PySide6/Qt/plugins/platforms/libqoffscreen.so",
     "PySide6/Qt/plugins/platforms/libqwayland*.so", "PySide6/Qt/plugins/wayland-shell-integration/libxdg-shell.so",
     "PySide6/Qt/plugins/imageformats/libqsvg.so", "PySide6/Qt/plugins/platformthemes/libqxdgdesktopportal.so",
@@ -87,13 +90,18 @@ FORBIDDEN = ("*torch*", "*nvrtc*", "*Quick*", "*Qml*", "*WebEngine*", "*.cpp", "
 
 def is_pruned(name: str) -> bool:
     """Whether a file, by its name inside the bundle, is left out."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in PRUNED)
+    return any(fnmatch.fnmatchcase(name.replace("\\", "/"), _here(pattern)) for pattern in PRUNED)
+
+
+def _here(pattern: str) -> str:
+    """Qt's files lie one folder higher in its wheels for Windows."""
+    return pattern.replace("PySide6/Qt/", "PySide6/") if sys.platform == "win32" else pattern
 
 
 def complaints(folder: Path) -> list[str]:
     """What is wrong with a bundle's contents (the folder that its files lie in, without the starter model)."""
     files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    wanted = [rule for rule in REQUIRED if ".so" not in rule or sys.platform == "linux"]
+    wanted = [_here(rule) for rule in REQUIRED if ".so" not in rule or sys.platform == "linux"]
     found = [f"missing: {rule}" for rule in wanted if not fnmatch.filter(files, rule)]
     for rule in FORBIDDEN:
         found += [f"not wanted: {name}" for name in fnmatch.filter(files, rule) if not name.startswith("models/")]

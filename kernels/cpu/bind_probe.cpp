@@ -1,5 +1,10 @@
 // Speed limits of this machine, measured: the read bandwidth that bounds decode.
+#if defined(_WIN32)
+#define NOMINMAX
+#include <windows.h>
+#else
 #include <sys/mman.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -24,14 +29,25 @@ constexpr size_t kPrefetchDistance = 2304;
 class Pages {
  public:
   explicit Pages(size_t bytes) : bytes_(bytes) {
+#if defined(_WIN32)
+    data_ = VirtualAlloc(nullptr, bytes, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
+    if (data_ == nullptr) throw std::bad_alloc();
+#else
     data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED) throw std::bad_alloc();
 #ifdef MADV_NOHUGEPAGE
     madvise(data_, bytes, MADV_NOHUGEPAGE);
 #endif
+#endif
     std::memset(data_, 1, bytes);
   }
-  ~Pages() { munmap(data_, bytes_); }
+  ~Pages() {
+#if defined(_WIN32)
+    VirtualFree(data_, 0, MEM_RELEASE);
+#else
+    munmap(data_, bytes_);
+#endif
+  }
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   const uint8_t* data() const { return static_cast<const uint8_t*>(data_); }

@@ -1,0 +1,211 @@
+"""What a person sees, as pictures: first start, double clicks in a file manager, and every start that fails.
+
+For `package_test.py`: an X server, a bare Debian with the .deb, a window manager, a file manager and zenity in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bare_root import SUITES, TIMEOUT, BareRoot, Failed, output
+
+DISPLAY = ":77"
+PYTHON = Path(__file__).resolve().parent.parent / "build/package/venv/bin/python"
+DESKTOP = ("openbox", "pcmanfm", "zenity", "shared-mime-info", "desktop-file-utils", "adwaita-icon-theme", "xdotool",
+           "fonts-dejavu-core", "fonts-wqy-microhei")  # fmt: skip
+PROGRAM = "/usr/lib/tessera/_internal"
+
+# Grabs the screen by Qt, 8 bits per pixel, which is a third of the file.
+GRAB = (
+    "import sys, time; from PySide6.QtGui import QGuiApplication, QImage; a = QGuiApplication([]);"
+    "p = a.primaryScreen().grabWindow(0).toImage();"
+    "sys.exit(not p.convertToFormat(QImage.Format.Format_Indexed8).save(sys.argv[1]))"
+)
+
+
+def picture(path: Path) -> None:
+    """The whole screen."""
+    variables = {"DISPLAY": DISPLAY, "QT_QPA_PLATFORM": "xcb", "PATH": "/usr/bin:/bin", "HOME": "/root"}
+    subprocess.run([PYTHON, "-c", GRAB, path], env=variables, check=True, cwd="/")
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + TIMEOUT / 3
+    while not condition():
+        if time.monotonic() > end:
+            raise Failed(f"waited in vain for {what}")
+        time.sleep(0.2)
+
+
+class Desktop:
+    """A root with a desktop in it, and hands for its mouse."""
+
+    def __init__(self, root: BareRoot, frames: Path) -> None:
+        self.root, self.frames = root, frames
+        self.data = root.home / ".local/share/Tessera"
+
+    @contextlib.contextmanager
+    def running(self, *command: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+        process = self.root.start(*command, DISPLAY=DISPLAY, **variables)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+    def hand(self, *command: str) -> str:
+        return self.root.inside("xdotool", *command, DISPLAY=DISPLAY)
+
+    def windows(self, name: str) -> list[str]:
+        found = subprocess.run(
+            self.root.command("xdotool", "search", "--onlyvisible", "--name", name),
+            env={"DISPLAY": DISPLAY, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, cwd="/",
+        )  # fmt: skip
+        return found.stdout.split()
+
+    def window(self, name: str) -> str:
+        wait_for(lambda: bool(self.windows(name)), f"a window called {name}")
+        return self.windows(name)[-1]
+
+    def loaded(self, name: str) -> bool:
+        settings = self.data / "settings.json"
+        return settings.is_file() and name in settings.read_text()
+
+    def picture(self, name: str, pause: float = 1.5) -> None:
+        time.sleep(pause)
+        picture(self.frames / f"{name}.png")
+        print(f"    {name}", flush=True)
+
+    def place(self, window: str, x: int, y: int, width: int, height: int) -> None:
+        self.hand("windowsize", window, str(width), str(height))
+        self.hand("windowmove", window, str(x), str(y))
+
+    def dialog(self, name: str, *, cpuinfo: Path | None = None, **variables: str) -> None:
+        """A start that fails: its dialog, and the log that it names."""
+        shutil.rmtree(self.data / "logs", ignore_errors=True)
+        process = self.root.start("/usr/bin/tessera", cpuinfo=cpuinfo, DISPLAY=DISPLAY, **variables)
+        try:
+            self.window("Tessera")
+            self.picture(name)
+            if not (self.data / "logs/start.log").is_file():
+                raise Failed(f"{name}: no log was written")
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+    @contextlib.contextmanager
+    def without(self, *paths: str) -> Iterator[None]:
+        """The root without these files."""
+        hidden = [(self.root.path / path.lstrip("/"), self.root.path / f"hidden-{number}") for number, path in
+                  enumerate(paths)]  # fmt: skip
+        for path, place in hidden:
+            path.rename(place)
+        try:
+            yield
+        finally:
+            for path, place in hidden:
+                place.rename(path)
+
+
+def first_start(desktop: Desktop) -> None:
+    with desktop.running("/usr/bin/tessera"):
+        wait_for(lambda: desktop.loaded("SmolLM2"), "the starter model to be loaded")
+        desktop.place(desktop.window("Tessera"), 40, 30, 1120, 760)
+        desktop.picture("1-first-start", 3)
+
+
+def double_clicks(desktop: Desktop) -> None:
+    """The first starts Tessera; the second finds it running, behind the file manager."""
+    models = desktop.root.home / "Models"
+    desktop.root.inside("mkdir", f"/home/{models.parent.name}/Models", user=models.parent.name)
+    starter = next((desktop.root.path / PROGRAM.lstrip("/") / "models").glob("*.gguf"))
+    for name in ("A model.gguf", "Another.gguf"):
+        (models / name).symlink_to(f"{PROGRAM}/models/{starter.name}")
+    with desktop.running("pcmanfm", "--no-desktop", f"/home/{models.parent.name}/Models"):
+        manager = desktop.window("Models")
+        desktop.place(manager, 60, 60, 640, 420)
+        desktop.picture("2-file-manager")
+        # Icon view beside the side pane: the first icon, and the one right of it.
+        _double_click(desktop, 320, 190)
+        wait_for(lambda: desktop.loaded("A model.gguf"), "the double-clicked model to be loaded")
+        desktop.place(desktop.window("Tessera"), 240, 100, 1000, 700)
+        desktop.picture("3-double-clicked", 2)
+        count = _processes(desktop.root)
+        desktop.hand("windowactivate", "--sync", manager)
+        desktop.picture("4-before-second-start", 0.5)
+        _double_click(desktop, 440, 190)
+        wait_for(lambda: desktop.loaded("Another.gguf"), "the second model to be loaded")
+        time.sleep(2)
+        if len(desktop.windows("Tessera")) != 1 or _processes(desktop.root) > count:
+            raise Failed("the second start did not end")
+        desktop.picture("5-second-start", 0.5)
+
+
+def _double_click(desktop: Desktop, x: int, y: int) -> None:
+    desktop.hand("mousemove", str(x), str(y), "click", "--repeat", "2", "--delay", "120", "1")
+
+
+def _processes(root: BareRoot) -> int:
+    """How many windows' processes there are; children have another first argument."""
+    found = 0
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = entry.read_bytes().split(b"\0")
+            found += command[0].endswith(b"bin/tessera") or (
+                command[0].endswith(b"lib/tessera/tessera") and b"--child" not in command
+            )
+    return found
+
+
+def failed_starts(desktop: Desktop) -> None:
+    root = desktop.root
+    cpuinfo = root.path.parent / "cpuinfo-of-2007"
+    cpuinfo.write_text("processor\t: 0\nflags\t\t: fpu sse sse2 ssse3\n")
+    root.inside("dpkg", "--purge", "--force-depends", "libegl1")
+    desktop.dialog("6-without-libegl")
+    settings = desktop.data / "settings.json"
+    before = settings.read_text()
+    settings.write_text(json.dumps({**json.loads(before), "language": "zh_CN"}))
+    desktop.dialog("7-without-libegl-in-chinese")
+    settings.write_text(before)
+    root.apt("--fix-broken", "install")
+    with desktop.without(f"{PROGRAM}/libxcb-cursor.so.0"):
+        desktop.dialog("8-without-xcb-cursor")
+    (kernels,) = (root.path / PROGRAM.lstrip("/") / "kernels").glob("_cpu*.so")
+    with desktop.without(f"{PROGRAM}/kernels/{kernels.name}"):
+        desktop.dialog("9-without-kernels")
+    desktop.dialog("10-processor-of-2007", cpuinfo=cpuinfo)
+    (desktop.data / "version.json").write_text('{"version": 99}')
+    desktop.dialog("11-newer-data")
+    (desktop.data / "version.json").unlink()
+    said = root.inside("/usr/bin/tessera", user=root.home.name)
+    (desktop.frames / "12-without-display.txt").write_text(said)
+    if "no display" not in said:
+        raise Failed(f"without a display: {said}")
+
+
+def take(package: Path, frames: Path) -> None:
+    """All of them, to the folder `frames`; raises Failed where something does not come up."""
+    shutil.rmtree(frames, ignore_errors=True)
+    frames.mkdir(parents=True)
+    with BareRoot(SUITES[0]) as root:
+        root.install(package, *DESKTOP)
+        desktop = Desktop(root, frames)
+        manager = root.start("openbox", DISPLAY=DISPLAY)
+        try:
+            first_start(desktop)
+            double_clicks(desktop)
+            failed_starts(desktop)
+        finally:
+            os.killpg(manager.pid, signal.SIGTERM)
+            manager.wait()
+            output(["xsetroot", "-solid", "black"], DISPLAY=DISPLAY) if shutil.which("xsetroot") else None
