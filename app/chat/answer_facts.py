@@ -36,6 +36,8 @@ def _predicted(details: Mapping[str, Any], key: str) -> str:
     speed = format_speed(details[key])
     if details.get("predicted_from") == "emulated":
         return " " + tr("({speed} predicted for the emulated card)", speed=speed)
+    if details.get("predicted_from") == "simulated":
+        return " " + tr("({speed} simulated)", speed=speed)
     return " " + tr("({speed} predicted)", speed=speed)
 
 
@@ -45,6 +47,7 @@ def prediction_source(details: Mapping[str, Any]) -> str:
         "measured": tr("Predicted from rates measured on this machine"),
         "mixed": tr("Predicted from measured rates of the processor and the GPU's datasheet"),
         "datasheet": tr("Predicted from datasheets, not from measured rates"),
+        "simulated": tr("Simulated for the compatibility engine, from rates of this machine and published speeds"),
         "emulated": tr("Predicted for the card that is emulated; measured on this processor, which plays it"),
     }
     return sentences.get(details.get("predicted_from", ""), "")

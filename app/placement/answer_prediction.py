@@ -17,6 +17,7 @@ from engine.telemetry.residency import ResidencySnapshot
 
 if TYPE_CHECKING:
     from engine.placement.hardware.profile import HardwareProfile
+    from engine.placement.plan import Speeds
     from engine.placement.shape import ModelShape
 
 
@@ -42,12 +43,7 @@ class AnswerPrediction(QObject):
 
     def _answered(self, message: Message) -> None:
         info, answered = self._models.info, _answered(message.details)
-        if (
-            info is None
-            or answered is None
-            or info.engine != "native"
-            or message.details.get("model_path") != info.path
-        ):
+        if info is None or answered is None or message.details.get("model_path") != info.path:
             return
         residency = self._placement.live.residency
 
@@ -86,11 +82,15 @@ def predicted_details(
 ) -> dict[str, Any]:
     """For the message's row: tokens per second, and whether they come from measured rates, a datasheet's, or both.
 
-    An emulated device is predicted as the card that it plays, and "emulated" says so.
+    An emulated device is predicted as the card that it plays, and "emulated" says so; the compatibility engine is
+    "simulated".
     """
-    from engine.placement.predict import predict
+    from engine.placement.predict import predict, predict_compatibility
     from engine.runtime.devices.open import emulated_machine
 
+    if info.engine == "compatibility":
+        work = {"prompt": answered.new, "reused": answered.reused, "depth": answered.depth}
+        return _details(predict_compatibility(shape, machine.with_threads(info.threads), **work), "simulated")
     source = "datasheet" if not measured else "mixed" if residency is not None else "measured"
     if info.device.startswith("emulated"):
         machine, source = emulated_machine(), "emulated"
@@ -103,4 +103,8 @@ def predicted_details(
         on_gpu={item.name for item in residency.items if item.on_device} if residency else (),
         slots={bank.name: bank.slots for bank in residency.banks} if residency else {},
     )
+    return _details(speeds, source)
+
+
+def _details(speeds: Speeds, source: str) -> dict[str, Any]:
     return {"predicted_prefill": speeds.prefill, "predicted_decode": speeds.decode, "predicted_from": source}

@@ -468,6 +468,10 @@
       <translation>它仍在您的模型库中。</translation>
     </message>
     <message>
+      <source>It may run on the compatibility engine (llama.cpp), without a plan and on the processor.</source>
+      <translation>也许可以用兼容引擎（llama.cpp）运行：没有放置计划，只用处理器。</translation>
+    </message>
+    <message>
       <source>It may run on the compatibility engine.</source>
       <translation>也许可以用兼容引擎运行。</translation>
     </message>
@@ -654,6 +658,10 @@
     <message>
       <source>Nothing was moved.</source>
       <translation>未移动任何内容。</translation>
+    </message>
+    <message>
+      <source>Nothing was planned.</source>
+      <translation>未做任何规划。</translation>
     </message>
     <message>
       <source>Nothing was sent.</source>
@@ -2354,6 +2362,10 @@
     <message>
       <source>{}: slots</source>
       <translation>{0}：槽位</translation>
+    </message>
+    <message>
+      <source>{}: the architecture “{}” is not one that Tessera builds itself, and what a plan needs does not stand in the header as with others ({}).</source>
+      <translation>{0}：架构“{1}”不是 Tessera 自己构建的架构，其文件头也没有像其他架构那样给出规划所需的信息（{2}）。</translation>
     </message>
     <message>
       <source>{}: the architecture “{}” is not one that Tessera builds itself.</source>

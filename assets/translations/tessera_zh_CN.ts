@@ -12,6 +12,10 @@
       <translation>（预测 {speed}）</translation>
     </message>
     <message>
+      <source>({speed} simulated)</source>
+      <translation>（模拟 {speed}）</translation>
+    </message>
+    <message>
       <source>, {active} active</source>
       <translation>，其中激活 {active}</translation>
     </message>
@@ -1630,6 +1634,10 @@
     <message>
       <source>Sidebar</source>
       <translation>侧边栏</translation>
+    </message>
+    <message>
+      <source>Simulated for the compatibility engine, from rates of this machine and published speeds</source>
+      <translation>依据本机速率与公开发表的速度，为兼容引擎模拟得出</translation>
     </message>
     <message>
       <source>Size</source>

@@ -33,18 +33,19 @@ class PlanReport:
 
 
 def as_text(report: PlanReport) -> str:
-    plan, hardware = report.plan, report.hardware
+    plan, hardware, speeds = report.plan, report.hardware, report.simulation.speeds
     kind = "simulated, from datasheets" if report.what_if or hardware.source != "measured" else "measured rates"
     lines = [
         f"{report.shape.name}: {gib(report.shape.weight_bytes)} of weights, context {report.work.context}",
         f"on {hardware.label}, {gib(hardware.cpu.memory_bytes)} of RAM ({kind})",
+        *_engine_lines(report.shape),
         "",
         *_memory_lines(plan),
         "",
         *_placement_lines(plan),
         "",
         f"{f'tokens/s at depth {report.work.depth}':54} {'decode':>8} {'prefill':>8} {'GPU':>9}",
-        _speed_line("Tessera", report.simulation.speeds.decode, report.simulation.speeds.prefill, plan.gpu.total),
+        _speed_line(_system(report.shape), speeds.decode, speeds.prefill, plan.gpu.total),
     ]
     lines += [
         _speed_line(f"{r.strategy}, {r.setting} (simulated)", r.speeds.decode, r.speeds.prefill, r.gpu_bytes)
@@ -55,6 +56,19 @@ def as_text(report: PlanReport) -> str:
         busy = ", ".join(f"{lane} {share:.0%}" for lane, share in report.simulation.utilisation().items())
         lines += [f"busy in decode: {busy}"]
     return "\n".join([*lines, *plan.notes])
+
+
+def _system(shape: ModelShape) -> str:
+    return "Tessera" if shape.is_native else "Tessera, compatibility engine (simulated)"
+
+
+def _engine_lines(shape: ModelShape) -> list[str]:
+    if shape.is_native:
+        return []
+    return [
+        f"The architecture “{shape.architecture}” is not one that Tessera builds itself: it runs on the",
+        "compatibility engine (llama.cpp), on the processor alone, whatever the budget. Its speeds are simulated.",
+    ]
 
 
 def _memory_lines(plan: PlacementPlan) -> list[str]:
@@ -114,7 +128,8 @@ def as_json(report: PlanReport) -> dict[str, Any]:
         "model": report.shape.name,
         "machine": report.hardware.label,
         "source": report.hardware.source,
-        "simulated": report.what_if or plan.uses_gpu,
+        "simulated": report.what_if or plan.uses_gpu or not report.shape.is_native,
+        "engine": "native" if report.shape.is_native else "compatibility",
         "context": report.work.context,
         "depth": report.work.depth,
         "budget": plan.gpu_budget,

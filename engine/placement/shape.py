@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import FormatError
+from engine.errors import FormatError, UnsupportedError
 from engine.gguf import GGUFFile, QuantType
+from engine.models.registry import native_architectures
 from engine.placement.header_keys import HeaderKeys
 from engine.placement.state import StateShape
 from engine.placement.state_of_header import layer_states
@@ -78,6 +79,11 @@ class ModelShape:
     def is_moe(self) -> bool:
         return self.experts > 0
 
+    @property
+    def is_native(self) -> bool:
+        """Our own engine builds this architecture; others run on the compatibility engine."""
+        return self.architecture in native_architectures()
+
     def state_bytes(self, context: int, value_bytes: float = 2.0) -> int:
         return sum(layer.state.bytes(context, value_bytes) for layer in self.layers)
 
@@ -90,8 +96,23 @@ class ModelShape:
 
     @classmethod
     def from_header(cls, metadata: Mapping[str, Any], tensors: Iterable[TensorShape], source: str) -> ModelShape:
-        """Builds the shape; FormatError where the header contradicts itself."""
+        """Builds the shape; FormatError where the header contradicts itself, UnsupportedError where what it lacks may
+        be a matter of its architecture, which our own engine does not know."""
         keys = HeaderKeys(metadata, source)
+        try:
+            return cls._from_keys(keys, tensors, source)
+        except FormatError as error:
+            if keys.architecture in native_architectures():
+                raise
+            raise UnsupportedError(
+                f"{source}: the architecture “{keys.architecture}” is not one that Tessera builds itself, and what a "
+                f"plan needs does not stand in the header as with others ({error.cause}).",
+                done="Nothing was planned.",
+                remedy="It may run on the compatibility engine (llama.cpp), without a plan and on the processor.",
+            ) from error
+
+    @classmethod
+    def _from_keys(cls, keys: HeaderKeys, tensors: Iterable[TensorShape], source: str) -> ModelShape:
         count = keys.integer("block_count", low=1, high=4096)
         by_layer: dict[int, list[TensorShape]] = {}
         outer: list[TensorShape] = []

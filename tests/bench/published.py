@@ -10,7 +10,7 @@ import csv
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from engine.placement.budget import Budget, GiB, recommended_budget
 from engine.placement.costs import Workload
-from engine.placement.hardware.catalogue import machine
+from engine.placement.hardware.catalogue import find_cpu, machine
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.planner import Planner
 from engine.placement.rivals import Rival, Rivals
@@ -35,7 +35,9 @@ class PublishedRow:
     model: str
     gpu: str
     cpu: str
-    bandwidth_gb: str
+    threads: str  # of the CPU's cores; all of them where empty
+    isa: str  # that the system's kernels use, where it is not the CPU's best
+    bandwidth_gb: str  # sustained, where the datasheet's is not what the cores read
     system: str
     setting: str
     context: int
@@ -52,7 +54,9 @@ class PublishedRow:
 
     @property
     def hardware(self) -> HardwareProfile:
-        profile = machine(self.cpu, self.gpu or None, ram_bytes=1 << 40)
+        cpu = find_cpu(self.cpu)
+        cpu = replace(cpu, cores=int(self.threads or cpu.cores), isa=self.isa or cpu.isa)
+        profile = machine(cpu, self.gpu or None, ram_bytes=1 << 40)
         return profile.with_bandwidth(float(self.bandwidth_gb) * 1e9) if self.bandwidth_gb else profile
 
     @property
@@ -154,6 +158,8 @@ def main() -> None:
         found = f"{rival.speeds.decode:9.1f} {row.error:+6.0%}" if rival else "does not fit"
         where = f"{row.gpu} + {row.cpu}" if row.gpu else row.cpu
         print(f"{row.model:27} {where:36} {row.system:14} {row.setting:15} {row.decode:9.1f} {found}  {row.use}")
+        if row.error is not None and abs(row.error) > EXACT:
+            print(f"{'':27} {row.note}")
     for use in ("judged", "cpu-calibration", "gpu-calibration"):
         errors = [abs(row.error) for row in published_rows() if row.use == use and row.error is not None]
         print(f"median |error| of {use} rows: {statistics.median(errors):.0%} ({len(errors)} rows)")

@@ -60,6 +60,8 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class CatalogueGPU:
+    """`fp16_tensor_tflops`: dense, with FP32 accumulation, which GeForce cards do at half the rate."""
+
     name: str
     memory_gib: float
     bandwidth_gb: float

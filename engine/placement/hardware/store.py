@@ -8,6 +8,7 @@ import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -20,13 +21,19 @@ from engine.telemetry.gpus import GPU, GPUReport, read_gpus
 from kernels import _cpu
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 3
+PROBE_VERSION = 4
+
+
+@cache
+def kernels_digest() -> str:
+    """Of the compiled kernels: another build may be faster, or know more types."""
+    return hashlib.sha256(Path(_cpu.__file__).read_bytes()).hexdigest()
 
 
 def fingerprint(cpu: str, threads: int, tier: str, gpus: GPUReport) -> str:
-    """Changes with the CPU, threads, kernels' tier and version, GPU and driver."""
+    """Changes with the CPU, threads, kernels' build and tier, GPU and driver, and with what the probe measures."""
     cards = [f"{gpu.name} {gpu.memory_total}" for gpu in gpus.gpus]
-    parts = [cpu, str(threads), tier, *cards, gpus.driver, platform.system(), str(PROBE_VERSION)]
+    parts = [cpu, str(threads), tier, kernels_digest(), *cards, gpus.driver, platform.system(), str(PROBE_VERSION)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 

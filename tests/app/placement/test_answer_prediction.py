@@ -11,6 +11,7 @@ from app.placement.answer_prediction import Answered, predicted_details
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.planner import Budget, Planner
+from engine.placement.rivals import Rivals
 from engine.telemetry.residency import BankResidency, ItemResidency, ResidencySnapshot
 from tests.support.scripted_engine import model_info
 from tests.support.shapes import published_shape
@@ -55,17 +56,29 @@ def test_an_answer_deleted_meanwhile_stays_deleted(predicting, qtbot):
     assert [found.role for found in stored] == ["user"]
 
 
-def test_other_engines_are_not_predicted(start, qtbot):
+def test_the_compatibility_engine_is_simulated_and_it_is_said(start, qtbot):
     def prepare(engine):
         engine.info = replace(engine.info, engine="compatibility")
 
     app = start(prepare)
-    read = []
-    app.context.placement.read_shape = read.append
+    app.context.placement.read_shape = lambda _path: published_shape(SHAPE)
+    app.context.placement.read_machine = lambda: (machine("Ryzen 7 7700X", "RTX 4070", 64 * GiB), True)
     message = answer(app, qtbot)
-    qtbot.wait(50)
-    assert not read
-    assert "predicted" not in summary(message)
+    qtbot.waitUntil(lambda: "predicted_decode" in message.details)
+    assert "simulated)" in summary(message)
+    assert "Simulated for the compatibility engine" in tooltip(message)
+
+
+def test_the_compatibility_engine_is_predicted_as_the_rival_without_gpu_layers():
+    shape, hardware = published_shape(SHAPE), machine("Ryzen 7 7700X", None, 64 * GiB)
+    info = replace(cpu_info(hardware.cpu.threads), engine="compatibility")
+    work = Workload(context=1025, prompt=512, depth=1024)
+    rival = Rivals(shape, hardware, work, Budget(0)).whole_layers(layers=0)
+    found = predicted_details(shape, hardware, True, ANSWERED, info, None)
+    assert found["predicted_decode"] == pytest.approx(rival.speeds.decode)
+    assert found["predicted_prefill"] == pytest.approx(rival.speeds.prefill)
+    beside_a_card = machine("Ryzen 7 7700X", "RTX 4070", 64 * GiB)
+    assert predicted_details(shape, beside_a_card, True, ANSWERED, info, None) == found
 
 
 def test_a_model_that_cannot_be_read_costs_the_prediction_alone(app, qtbot):

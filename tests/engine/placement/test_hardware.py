@@ -103,14 +103,18 @@ def test_a_machine_is_measured_once_and_again_on_request(tmp_path: Path, measure
     assert measured == [2, 2]
 
 
-def test_what_would_change_the_rates_leads_to_a_new_measurement(tmp_path: Path, measured: list[int]) -> None:
+def test_what_would_change_the_rates_leads_to_a_new_measurement(
+    tmp_path: Path, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     card = GPUReport((_card("NVIDIA GeForce RTX 4090", 23.99),), "570.1", "")
     store.this_machine(tmp_path, 2, gpus=NONE)
     store.this_machine(tmp_path, 1, gpus=NONE)
     store.this_machine(tmp_path, 2, "scalar", gpus=NONE)
     store.this_machine(tmp_path, 2, gpus=card)
     store.this_machine(tmp_path, 2, gpus=replace(card, driver="580.2"))
-    assert len(measured) == 5
+    monkeypatch.setattr(store, "kernels_digest", lambda: "another build")
+    store.this_machine(tmp_path, 2, gpus=card)
+    assert len(measured) == 6
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"cpu": 3}', "\xff"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.errors import EngineError
+from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.hub.names import RepoFile, fold
 from engine.hub.repository import RepositoryCard, RepositorySummary
 from engine.placement import report
@@ -17,6 +18,7 @@ from engine.placement.budget import Budget, GiB, MiB
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.plan import Mode
+from engine.placement.shape import ModelShape
 from engine.placement.shape_source import choose_model
 from tests.support.shapes import published_shape
 
@@ -74,6 +76,27 @@ def test_json_says_what_the_table_says() -> None:
     assert [r["strategy"] for r in data["rivals"]] == ["llama.cpp", "per-operator knapsack"]
     speeds = [point["decode"] for point in data["curve"]]
     assert speeds == sorted(speeds)
+
+
+def test_an_architecture_of_the_compatibility_engine_is_said_to_be_one() -> None:
+    shape = replace(published_shape("qwen3-14b-q4_k_m"), architecture="starcoder9")
+    made = report.plan_report(shape, DESKTOP, Workload(), Budget(6 * GiB), what_if=True)
+    text, data = report.as_text(made), report.as_json(made)
+    assert "“starcoder9” is not one that Tessera builds itself" in text
+    assert "compatibility engine (simulated)" in text
+    assert data["engine"] == "compatibility" and data["simulated"] is True
+    assert data["items"]["gpu"] == 0 and data["rivals"] == []
+    cpu_only = report.plan_report(published_shape("qwen3-14b-q4_k_m"), DESKTOP, Workload(), Budget(0), what_if=True)
+    llama_cpp = next(r for r in cpu_only.rivals if r.setting == "-ngl 0")
+    assert data["predicted"]["decode"] == pytest.approx(llama_cpp.speeds.decode)
+
+
+def test_an_unknown_architecture_whose_header_says_too_little_is_named() -> None:
+    with pytest.raises(UnsupportedError, match="“starcoder9” is not one that Tessera builds itself") as raised:
+        ModelShape.from_header({"general.architecture": "starcoder9"}, [], "m.gguf")
+    assert "compatibility engine" in raised.value.remedy
+    with pytest.raises(FormatError, match="block_count"):
+        ModelShape.from_header({"general.architecture": "llama"}, [], "m.gguf")
 
 
 def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
