@@ -24,6 +24,7 @@ from engine.benchmark.worker import Worker
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
+from engine.placement.hardware.probe import pace as probe_pace
 from engine.runtime.devices.device import parse_device
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
@@ -160,7 +161,10 @@ class Benchmark:
         def probe() -> float:
             return _cpu.read_bandwidth(self.threads, bytes=_PROBE_BYTES, repeats=3)
 
-        return compare(workers, measure, self.rounds, probe, progress, self.patience)
+        def pace() -> float:
+            return probe_pace(self.threads, self.tier or "auto")
+
+        return compare(workers, measure, self.rounds, probe, progress, self.patience, pace)
 
 
 def _prediction(args: argparse.Namespace) -> Prediction | None:

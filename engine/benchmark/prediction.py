@@ -1,11 +1,11 @@
-"""What the planner's cost model predicts for a measure, with the bandwidth probed in that very turn."""
+"""What the planner's cost model predicts for a measure, with the speeds of memory and CPU probed in that very turn."""
 
 from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
 
-from engine.benchmark.rounds import Comparison, Measure
+from engine.benchmark.rounds import Comparison, Turn
 from engine.gguf import GGUFFile
 from engine.hub.folders import data_folder
 from engine.placement.hardware.profile import HardwareProfile
@@ -32,14 +32,15 @@ class Prediction:
 
     def speeds(self, comparison: Comparison, label: str) -> dict[str, float]:
         """Median over the system's turns, each with its own bandwidth: prefill and decode, tokens per second."""
-        found = [self._speeds(comparison.measure, t.bandwidth) for t in comparison.turns if t.label == label]
+        found = [self._speeds(t) for t in comparison.turns if t.label == label]
         if not found:
             return {}
         prefill, decode = zip(*found, strict=True)
         return {"prefill": statistics.median(prefill), "decode": statistics.median(decode)}
 
-    def _speeds(self, measure: Measure, bandwidth: float) -> tuple[float, float]:
+    def _speeds(self, turn: Turn) -> tuple[float, float]:
+        measure, machine = turn.measure, self.machine.with_pace(turn.pace)
         prompt = measure.tokens if measure.kind == "prefill" else max(1, measure.depth)
         depth = measure.depth + (measure.tokens // 2 if measure.kind == "decode" else measure.tokens)
-        guess = predict(self.shape, self.machine, prompt=prompt, depth=depth, bandwidth=bandwidth)
+        guess = predict(self.shape, machine, prompt=prompt, depth=depth, bandwidth=turn.bandwidth)
         return guess.prefill, guess.decode

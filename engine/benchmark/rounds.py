@@ -1,7 +1,7 @@
 """Interleaved rounds: A B A B …, each turn between two probes of the memory's read bandwidth.
 
 Shared machines change speed within minutes, so systems are compared within a round, a turn whose two probes differ
-by more than 15 % is thrown away, and medians are taken over rounds.
+by more than 15 % is thrown away, and medians are taken over rounds. Beside the memory's speed goes the processor's.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One system's result in one round. `bandwidth` is the mean of the two probes, bytes per second."""
+    """One system's result in one round. `bandwidth` is the mean of the two probes, bytes per second; `pace` that of the
+    processor's, MAC/s, 0 where nobody looked."""
 
     label: str
     measure: Measure
     round: int
     speed: float
     bandwidth: float
+    pace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def compare(
     probe: Callable[[], float],
     progress: Callable[[Turn], None] = lambda turn: None,
     patience: float = math.inf,
+    pace: Callable[[], float] = lambda: 0.0,
 ) -> Comparison:
     """Runs `rounds` interleaved rounds; the order within a round alternates.
 
@@ -122,11 +125,12 @@ def compare(
             for attempt in range(_TRIES):
                 if attempt and time.perf_counter() > end:
                     break
-                before = probe()
+                before, pace_before = probe(), pace()
                 speed = measure.run(worker)
-                after = probe()
+                pace_after, after = pace(), probe()
                 if abs(before - after) <= PROBE_TOLERANCE * max(before, after):
-                    turn = Turn(worker.label, measure, number, speed, (before + after) / 2)
+                    means = (before + after) / 2, (pace_before + pace_after) / 2
+                    turn = Turn(worker.label, measure, number, speed, *means)
                     turns.append(turn)
                     progress(turn)
                     break

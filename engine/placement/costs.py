@@ -3,13 +3,16 @@
 A product over `tokens` rows takes the longer of reading its weights and of its arithmetic:
 
     max(bytes / bandwidth, macs × tokens / rate(type, tokens))
+
+or, where it was measured how far reading stalls computing, computing with that. Packing the inputs, norms, rotations
+and activations are priced per value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.placement.hardware.profile import ATTENTION, GLU, DeviceProfile
+from engine.placement.hardware.profile import ADD, ATTENTION, GLU, PACK, PRODUCT, SCORE, DeviceProfile
 from engine.placement.items import ExpertBank, ItemKind, Matrix, PlacementItem
 from engine.placement.state import F16_BYTES
 
@@ -42,10 +45,9 @@ class Workload:
         return -(-self.prompt // self.chunks)
 
 
-def product_seconds(matrix: Matrix, device: DeviceProfile, tokens: float = 1.0, share: float = 1.0) -> float:
-    """`share`: of the bandwidth that this access pattern leaves."""
-    reading = matrix.bytes / (device.bandwidth * share)
-    return max(reading, matrix.macs * tokens / device.kernels.rate(matrix.type_name, tokens))
+def product_seconds(matrix: Matrix, device: DeviceProfile, tokens: float = 1.0) -> float:
+    computing = matrix.macs * tokens / device.kernels.rate(matrix.type_name, tokens)
+    return device.seconds(PRODUCT, tokens, matrix.bytes / device.bandwidth, computing)
 
 
 def decode_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) -> float:
@@ -75,21 +77,27 @@ def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) ->
 
 
 def expert_decode_seconds(bank: ExpertBank, device: DeviceProfile) -> float:
-    """One token through one expert: its matrices lie scattered, one op serves all experts of a layer."""
-    return sum(product_seconds(m, device, share=device.scattered_share) for m in bank.matrices)
+    """One token through one expert: its matrices lie scattered, one op serves all experts of a layer. What stalls there
+    is measured as a share of the bandwidth."""
+    bandwidth = device.bandwidth * device.scattered_share
+    return sum(max(m.bytes / bandwidth, m.macs / device.kernels.rate(m.type_name, 1)) for m in bank.matrices)
 
 
 def expert_prefill_seconds(bank: ExpertBank, device: DeviceProfile, tokens: int) -> float:
-    """A chunk through all experts of a layer, its tokens spread evenly over them."""
-    each = max(1.0, tokens * bank.used / bank.count)
-    touched = min(bank.count, tokens * bank.used)
-    products = touched * sum(product_seconds(m, device, each) for m in bank.matrices)
-    return products + tokens * bank.used * bank.width / device.element_rates[GLU]
+    """A chunk through a layer's experts, drawn evenly: how many it touches, and how many tokens each of them sees."""
+    pairs = tokens * bank.used
+    touched = bank.count * (1 - (1 - bank.used / bank.count) ** tokens)
+    products = touched * sum(product_seconds(m, device, max(1.0, pairs / touched)) for m in bank.matrices)
+    hidden = max((m.cols for m in bank.matrices), default=0)
+    values = ((PACK, hidden + bank.width), (GLU, bank.width), (ADD, hidden))
+    return products + pairs * sum(count / device.element_rates[kind] for kind, count in values)
 
 
 def _state_seconds(item: PlacementItem, device: DeviceProfile, tokens: int, depth: int, work: Workload) -> float:
-    if item.state is None:
+    state = item.state
+    if state is None:
         return 0.0
-    # Measured: short rows of many heads leave little to overlap, so the two add up.
-    reading = item.state.read_bytes(depth, work.value_bytes) / device.bandwidth
-    return reading + tokens * item.state.macs(depth) / device.kernels.rate(ATTENTION, tokens)
+    reading = state.read_bytes(depth, work.value_bytes) / device.bandwidth
+    rate = device.kernels.rate(ATTENTION, tokens * state.rows_per_key)
+    computing = state.macs(depth) / rate + state.scores(depth) / device.element_rates[SCORE]
+    return device.seconds(ATTENTION, tokens, reading, tokens * computing)

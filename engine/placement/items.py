@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from engine.placement.hardware.profile import ADD, GLU, NORM, ROPE
+from engine.placement.hardware.profile import ADD, GLU, NORM, PACK, ROPE
 from engine.placement.shape import LayerShape, ModelShape, TensorShape
 from engine.placement.state import StateShape
 
@@ -130,6 +130,7 @@ _OPS = {
     ItemKind.OUTPUT: 2,
 }
 _PARTS = ("attn_q", "attn_k", "attn_output", "ffn_up", "ffn_up_shexp", "ffn_down", "ffn_down_shexp")
+_LAST = ("attn_output", "ffn_down", "ffn_down_shexp")  # products of what the others of their item have made
 _FEED_FORWARD = ("ffn_", "post_ffw", "exp_probs_b", "layer_output_scale")
 
 
@@ -182,11 +183,12 @@ def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: Sta
 
 
 def _elements(tensors: list[TensorShape]) -> tuple[tuple[str, int], ...]:
-    """Element-wise work of an item: norms by their weights, rotation of q and k, activation of gate and up, and the
-    addition to the residual stream after a block's last product."""
+    """Element-wise work of an item: norms by their weights, packing of inputs, rotation of q and k, activation of gate
+    and up, and the addition to the residual stream after a block's last product."""
+    inputs = {(t.cols, _part(t) in _LAST) for t in tensors if _is_product(t)}  # products side by side share theirs
     rows = dict.fromkeys(_PARTS, 0)
     for tensor in tensors:
-        part = tensor.name.rsplit(".", 1)[0].rsplit(".", 1)[-1]
+        part = _part(tensor)
         if part in _PARTS and tensor.name.endswith("weight"):
             rows[part] += tensor.rows
     norms = sum(
@@ -196,6 +198,7 @@ def _elements(tensors: list[TensorShape]) -> tuple[tuple[str, int], ...]:
         norms += rows["attn_q"] + rows["attn_k"]
     counts = (
         (NORM, norms),
+        (PACK, sum(cols for cols, _ in inputs)),
         (ROPE, rows["attn_q"] + rows["attn_k"]),
         (GLU, rows["ffn_up"] + rows["ffn_up_shexp"]),
         (ADD, rows["attn_output"] + rows["ffn_down"] + rows["ffn_down_shexp"]),
@@ -211,6 +214,11 @@ def _tied(output: PlacementItem, table: list[TensorShape]) -> PlacementItem:
         matrices=output.matrices + whole.matrices,
         tied_bytes=whole.bytes,
     )
+
+
+def _part(tensor: TensorShape) -> str:
+    """ "attn_q" of "blk.3.attn_q.weight"."""
+    return tensor.name.rsplit(".", 1)[0].rsplit(".", 1)[-1]
 
 
 def _is_product(tensor: TensorShape) -> bool:

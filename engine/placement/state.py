@@ -65,6 +65,15 @@ class StateShape:
         """Memory traffic of one decode step at this depth; a recurrent state is read and written."""
         return int(self.positions_seen(depth) * self.values_per_position * value_bytes) + 2 * self.recurrent_bytes
 
+    @property
+    def rows_per_key(self) -> float:
+        """Query heads that read the same key."""
+        return self.heads / self.kv_heads if self.kv_heads else 1.0
+
+    def scores(self, depth: int) -> int:
+        """Numbers that one token's softmax takes at this depth."""
+        return self.positions_seen(depth) * self.heads
+
     def macs(self, depth: int) -> int:
         """Multiply-accumulates of one token's attention at this depth, scores and mix together."""
         if self.kind is StateKind.RECURRENT:

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates
+from engine.placement.hardware.profile import DeviceProfile, HardwareProfile
 from engine.runtime.step_times import StepTime
 
 TOLERANCE = 0.15
@@ -53,13 +53,4 @@ def corrected(hardware: HardwareProfile, factors: Mapping[str, float]) -> Hardwa
 
 def slowed(device: DeviceProfile, factor: float) -> DeviceProfile:
     """Everything takes `factor` times longer."""
-    points = {
-        name: tuple((tokens, rate / factor) for tokens, rate in rates) for name, rates in device.kernels.points.items()
-    }
-    return replace(
-        device,
-        bandwidth=device.bandwidth / factor,
-        kernels=KernelRates(points),
-        op_seconds=device.op_seconds * factor,
-        element_rates={kind: rate / factor for kind, rate in device.element_rates.items()},
-    )
+    return replace(device.slowed(factor), bandwidth=device.bandwidth / factor)

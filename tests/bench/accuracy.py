@@ -2,9 +2,10 @@
 
     python -m tests.bench.accuracy MODEL… [--threads 1,2] [--prefill 32,128,512] [--depths 0,4096] [--json FILE]
 
-Every turn is bracketed by two probes of the bandwidth and predicted with their mean; turns whose probes differ by more
-than 15 % are thrown away, and the medians of the rest are judged: decode within 10 %, prefill within 15 %. Depths are
-reached without computing them: the cache is filled with numbers, and a step costs the same whatever they are.
+Every turn is bracketed by two probes of the bandwidth and of the CPU's pace and predicted with their means; turns whose
+probes differ by more than 15 % are thrown away, and the medians of the rest are judged: decode within 10 %, prefill
+within 15 %. Depths are reached without computing them: the cache is filled with numbers, and a step costs the same
+whatever they are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from engine.placement.shape import ModelShape
 from engine.runtime.executor import Chunk
 from engine.runtime.loaded import LoadedModel, assemble
 
-_DECODED = 16
+_DECODED = 8
 _CHUNK = 512
 _TARGETS = {"prefill": 0.15, "decode": 0.10}
 
@@ -55,14 +57,15 @@ class Measured:
                     flat[begin : begin + numbers.size] = numbers[: flat.size - begin]
         self._run(0, 32)  # touches pages of the weights, grows scratch
 
-    def turns(self, measure: Measure, count: int) -> Iterator[tuple[float, float]]:
-        """Seconds and bandwidth of each turn that kept its bandwidth."""
+    def turns(self, measure: Measure, count: int) -> Iterator[tuple[float, float, float]]:
+        """Seconds, bandwidth and pace of each turn that kept both."""
         for _ in range(count):
-            before = probe.read_bandwidth(self.threads)
+            before, pace_before = probe.read_bandwidth(self.threads), probe.pace(self.threads)
             seconds = self._turn(measure)
-            after = probe.read_bandwidth(self.threads)
-            if abs(before - after) <= PROBE_TOLERANCE * max(before, after):
-                yield seconds, (before + after) / 2
+            pace_after, after = probe.pace(self.threads), probe.read_bandwidth(self.threads)
+            pairs = (before, after), (pace_before, pace_after)
+            if all(abs(a - b) <= PROBE_TOLERANCE * max(a, b) for a, b in pairs):
+                yield seconds, (before + after) / 2, (pace_before + pace_after) / 2
 
     def _turn(self, measure: Measure) -> float:
         if measure.kind == "prefill":
@@ -90,10 +93,12 @@ class Measured:
         self._model.close()
 
 
-def predicted_seconds(shape: ModelShape, machine: HardwareProfile, measure: Measure, bandwidth: float) -> float:
+def predicted_seconds(
+    shape: ModelShape, machine: HardwareProfile, measure: Measure, bandwidth: float, pace: float
+) -> float:
     prefills = measure.kind == "prefill"
     prompt, depth = (measure.tokens, 0) if prefills else (1, measure.depth + measure.tokens // 2)
-    guess = predict(shape, machine, prompt=prompt, depth=depth, chunk=_CHUNK, bandwidth=bandwidth)
+    guess = predict(shape, machine.with_pace(pace), prompt=prompt, depth=depth, chunk=_CHUNK, bandwidth=bandwidth)
     return measure.tokens / (guess.prefill if prefills else guess.decode)
 
 
@@ -102,8 +107,8 @@ def row_of(name: str, measured: Measured, machine: HardwareProfile, measure: Mea
     row: dict[str, Any] = {"model": name, "threads": measured.threads, "kind": measure.kind, "turns": turns}
     row |= {"tokens": measure.tokens, "depth": measure.depth}
     if turns:
-        speeds = [measure.tokens / seconds for seconds, _ in turns]
-        guesses = [measure.tokens / predicted_seconds(measured.shape, machine, measure, rate) for _, rate in turns]
+        speeds = [measure.tokens / seconds for seconds, *_ in turns]
+        guesses = [measure.tokens / predicted_seconds(measured.shape, machine, measure, *now) for _, *now in turns]
         row |= {"measured": statistics.median(speeds), "predicted": statistics.median(guesses)}
     return row
 
@@ -112,9 +117,9 @@ def show(row: dict[str, Any]) -> None:
     measure = Measure(row["kind"], row["tokens"], row["depth"])
     start = f"{row['model']:24} {row['threads']} threads  {measure.name:18}"
     if not row["turns"]:
-        print(f"{start} no turn kept its bandwidth", flush=True)
+        print(f"{start} no turn kept its speed", flush=True)
         return
-    rates = [rate / 1e9 for _, rate in row["turns"]]
+    rates = [rate / 1e9 for _, rate, _ in row["turns"]]
     error = row["predicted"] / row["measured"] - 1
     verdict = "" if abs(error) <= _TARGETS[row["kind"]] else "  off"
     speeds = f"predicted {row['predicted']:8.1f}  measured {row['measured']:8.1f} tok/s  {error:+5.0%}"
@@ -127,16 +132,18 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--prefill", default="32,128,512")
     parser.add_argument("--depths", default="0,4096")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the rows, with every turn, to this file")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write the rows, with every turn, and the profiles to this file")
     options = parser.parse_args()
     measures = [Measure("prefill", int(n)) for n in options.prefill.split(",") if n]
     measures += [Measure("decode", _DECODED, int(n)) for n in options.depths.split(",") if n]
     context = max(measure.tokens + measure.depth for measure in measures) + 32
     rows: list[dict[str, Any]] = []
+    machines: dict[int, dict[str, Any]] = {}
     for threads in map(int, options.threads.split(",")):
         begin = time.perf_counter()
         machine = HardwareProfile(probe.measure_cpu("this machine", 1 << 40, threads), source="measured")
+        machines[threads] = asdict(machine)
         print(f"{threads} threads: the probe took {time.perf_counter() - begin:.1f} s", flush=True)
         for path in options.models:
             measured = Measured(path, threads, context)
@@ -145,7 +152,7 @@ def main() -> None:
                 show(rows[-1])
             measured.close()
         if options.json:
-            options.json.write_text(json.dumps(rows, indent=1))
+            options.json.write_text(json.dumps({"machines": machines, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ apart with the bandwidth. Of several runs the fastest counts: whatever else the 
 
 from __future__ import annotations
 
-import itertools
 import os
 import tempfile
 import time
@@ -18,19 +17,40 @@ import numpy.typing as npt
 
 from engine.gguf import QuantType
 from engine.gguf.quant_types import known_type
-from engine.placement.hardware.profile import ANY_TYPE, ATTENTION, ELEMENT_KINDS, DeviceProfile, KernelRates
+from engine.placement.hardware.profile import (
+    ADD,
+    ANY_TYPE,
+    ATTENTION,
+    GLU,
+    NORM,
+    PACK,
+    PRODUCT,
+    ROPE,
+    SCORE,
+    DeviceProfile,
+    KernelRates,
+    Points,
+)
 from kernels import _cpu
 
 Progress = Callable[[float, str], None]
 Ints = npt.NDArray[np.int32]
 
-BATCHES = (1, 8, 64, 256)
+BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
 _SIDE = 1024  # rows and columns of the product that is timed: 0.6 MB of Q4_K
 _SECONDS_PER_KERNEL = 0.01  # and at least three runs
-_PASSES = 2  # over all products, some seconds apart
+_PACE_TYPE, _PACE_TOKENS = QuantType.Q4_K, 64  # the reference, as wide and high as the others
+_PACE_MACS = _PACE_TOKENS * _SIDE * _SIDE
+_PACE_SECONDS = 0.04
+_USUAL_RUNS, _REFERENCE_RUNS = 50, 3
+_STEADY, _TRIES = 0.1, 3
 _TINY_OPS = 16
-_HEADS, _HEAD_DIM, _DEPTH = 8, 64, 512
+_STALL_BATCHES = (1, 3, 4, 32)  # products go another way from 4 tokens on in most tiers
+_STALL_BYTES = 64 << 20  # more than the caches hold
+_FEW_ROWS = 64  # of a product that is packing for the most part
+_HEADS, _HEAD_DIM, _DEPTH = 8, 128, 512
+_ELEMENT_TOKENS, _ELEMENT_OPS = 16, 8  # values that stay in cache, as between fused steps
 _EXPERTS, _EXPERT_ROWS, _USED = 96, 512, 8
 _DISK_BYTES = 64 << 20
 _OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
@@ -45,52 +65,59 @@ def measure_cpu(
     name: str, memory_bytes: int, threads: int, tier: str = "auto", progress: Progress = silent
 ) -> DeviceProfile:
     """The CPU as `threads` threads of our kernels see it, up to the instruction set `tier`."""
-    pool = _cpu.ThreadPool(threads)
     progress(0.0, "memory bandwidth")
     bandwidths = bandwidth_per_threads(threads)
-    bandwidth = bandwidths[threads]
-    op_seconds = _tiny_op_seconds(pool, tier)
-    points: dict[str, tuple[tuple[int, float], ...]] = {}
+    bench = _Bench(threads, tier)
+    op_seconds = _tiny_op_seconds(bench)
+    pack = _pack_rate(bench)
     types = [found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None]
-    rates: dict[tuple[str, int], float] = {}
-    for number, (_, quant_type) in enumerate(itertools.product(range(_PASSES), types)):
-        progress(0.1 + 0.6 * number / (_PASSES * len(types)), f"products of {quant_type.name}")
-        for tokens in BATCHES:
-            found = _product_rate(quant_type, tokens, pool, tier, op_seconds)
-            rates[quant_type.name, tokens] = max(found, rates.get((quant_type.name, tokens), 0.0))
-    for quant_type in types:
-        points[quant_type.name] = tuple((tokens, rates[quant_type.name, tokens]) for tokens in BATCHES)
+    points: dict[str, Points] = {}
+    for number, quant_type in enumerate(types):
+        progress(0.1 + 0.65 * number / len(types), f"products of {quant_type.name}")
+        points[quant_type.name] = tuple((n, _product_rate(bench, quant_type, n, op_seconds, pack)) for n in BATCHES)
     points[ANY_TYPE] = points["Q4_K"]
     progress(0.75, "attention over a cache")
-    points[ATTENTION] = tuple((n, _attention_rate(n, pool, tier, op_seconds)) for n in (1, 16, 128))
+    points[ATTENTION], score = _attention_rates(bench, op_seconds)
     progress(0.85, "norms, rotations, activations")
-    elements = {kind: _element_rate(kind, pool, tier, op_seconds) for kind in ELEMENT_KINDS}
-    progress(0.9, "experts from all over memory")
-    scattered = min(1.0, _expert_bandwidth(pool, tier, op_seconds) / bandwidth)
+    elements = {kind: _element_rate(bench, kind, op_seconds) for kind in (NORM, ROPE, GLU, ADD)}
+    elements |= {PACK: pack, SCORE: score}
+    progress(0.9, "products and attention from memory")
+    stalls = {PRODUCT: _product_stalls(bench), ATTENTION: _attention_stalls(bench)}
+    progress(0.95, "experts from all over memory")
+    scattered = min(1.0, _expert_bandwidth(bench, op_seconds) / read_bandwidth(threads))
     progress(1.0, "")
     return DeviceProfile(
         name=name,
         memory_bytes=memory_bytes,
-        bandwidth=bandwidth,
+        bandwidth=bandwidths[threads],
         kernels=KernelRates(points),
         op_seconds=op_seconds,
         element_rates=elements,
         threads=threads,
         scattered_share=scattered,
         bandwidth_by_threads=bandwidths,
+        stalls=stalls,
+        pace=bench.pace,
     )
 
 
 def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
     """Whether this machine now computes or reads at other speeds than a profile says, as it does where that was
     measured while others were busy. A second look of some 0.1 s; meant for a quiet moment."""
-    pool = _cpu.ThreadPool(cpu.threads)
-    op_seconds = _tiny_op_seconds(pool, tier)
     factors = [(read_bandwidth(cpu.threads) / cpu.bandwidth, _OTHER_BANDWIDTH)]
-    for tokens in (1, 64):
-        now = _product_rate(QuantType.Q4_K, tokens, pool, tier, op_seconds)
-        factors.append((now / cpu.kernels.rate("Q4_K", tokens), _OTHER_RATE))
+    factors.append((pace(cpu.threads, tier) / cpu.pace, _OTHER_RATE))
     return any(not 1 / most <= factor <= most for factor, most in factors)
+
+
+def pace(threads: int, tier: str = "auto") -> float:
+    """MAC/s of one certain product over the next moments, on average: a shared machine's change from one to the next.
+    Cheap enough to repeat in every round, as `read_bandwidth` is."""
+    bench = _Bench(threads, tier)
+    runs, begin = 0, time.perf_counter()
+    while (seconds := time.perf_counter() - begin) < _PACE_SECONDS or not runs:
+        bench.run_reference()
+        runs += 1
+    return _PACE_MACS * runs / seconds
 
 
 def read_bandwidth(threads: int) -> float:
@@ -131,14 +158,50 @@ def disk_read_bandwidth(folder: Path) -> float:
 # --- one program per question -----------------------------------------------------------------------------------
 
 
-def _fastest(program: _cpu.Program, pool: _cpu.ThreadPool, batch: _cpu.Batch) -> float:
-    program.run(pool, batch)
-    times: list[float] = []
-    while len(times) < 3 or sum(times) < _SECONDS_PER_KERNEL:
-        begin = time.perf_counter()
-        program.run(pool, batch)
-        times.append(time.perf_counter() - begin)
-    return min(times)
+class _Bench:
+    """Times programs, and a reference before and after each: the machine's speed changes while it is measured, and all
+    figures are to be of one machine."""
+
+    def __init__(self, threads: int, tier: str) -> None:
+        self.threads, self.tier = threads, tier
+        self.pool = _cpu.ThreadPool(threads)
+        self._reference = _product_program(tier, _PACE_TYPE, _PACE_TOKENS, _SIDE)
+        self._batch = _batch(_PACE_TOKENS)
+        self.run_reference()
+        self._usual = self._reference_seconds(_USUAL_RUNS)
+
+    @property
+    def pace(self) -> float:
+        """MAC/s of the reference, in the state that all figures are of."""
+        return _PACE_MACS / self._usual
+
+    def seconds(self, program: _cpu.Program, batch: _cpu.Batch) -> float:
+        """The fastest of several runs; once more where the machine changed its speed meanwhile."""
+        program.run(self.pool, batch)
+        before = self._reference_seconds(_REFERENCE_RUNS)
+        for _ in range(_TRIES):
+            times: list[float] = []
+            while len(times) < 3 or sum(times) < _SECONDS_PER_KERNEL:
+                begin = time.perf_counter()
+                program.run(self.pool, batch)
+                times.append(time.perf_counter() - begin)
+            after = self._reference_seconds(_REFERENCE_RUNS)
+            steady, mean = abs(before - after) <= _STEADY * after, (before + after) / 2
+            before = after
+            if steady:
+                break
+        return min(times) * self._usual / mean
+
+    def run_reference(self) -> None:
+        self._reference.run(self.pool, self._batch)
+
+    def _reference_seconds(self, runs: int) -> float:
+        times = []
+        for _ in range(runs):
+            begin = time.perf_counter()
+            self.run_reference()
+            times.append(time.perf_counter() - begin)
+        return min(times)
 
 
 def _work_seconds(seconds: float, op_seconds: float) -> float:
@@ -159,9 +222,9 @@ def _batch(tokens: int, depth: int = 0, block_tokens: int = 32) -> _cpu.Batch:
     )
 
 
-def _tiny_op_seconds(pool: _cpu.ThreadPool, tier: str) -> float:
+def _tiny_op_seconds(bench: _Bench) -> float:
     """Fixed cost of an operation, from many that do next to nothing."""
-    program = _cpu.Program(tier)
+    program = _cpu.Program(bench.tier)
     x = program.value(64)
     weight = program.weight(int(QuantType.F32), 64, 64)
     program.bind_weight(weight, np.zeros(64 * 64, np.float32))
@@ -169,53 +232,118 @@ def _tiny_op_seconds(pool: _cpu.ThreadPool, tier: str) -> float:
         program.linear(x, [weight], [None], [program.value(64)])
     program.finish()
     program.write(x, np.ones((1, 64), np.float32))
-    return _fastest(program, pool, _batch(1)) / _TINY_OPS
+    return bench.seconds(program, _batch(1)) / _TINY_OPS
 
 
-def _product_rate(quant_type: QuantType, tokens: int, pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
-    """MAC/s of products whose weights stay in cache, packing of the activations included."""
+def _product_rate(bench: _Bench, quant_type: QuantType, tokens: int, op_seconds: float, pack: float) -> float:
+    """MAC/s of products whose weights stay in cache, without the packing of the activations."""
+    seconds = _product_seconds(bench, quant_type, tokens, _SIDE)
+    return tokens * _SIDE * _SIDE / _work_seconds(seconds, op_seconds + tokens * _SIDE / pack)
+
+
+def _product_seconds(bench: _Bench, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1) -> float:
+    """Of one product; of several matrices in turn, where they shall come from memory."""
+    repeats = max(matrices, 16 // tokens)
+    program = _product_program(bench.tier, quant_type, tokens, rows, matrices, repeats)
+    return bench.seconds(program, _batch(tokens)) / repeats
+
+
+def _product_program(
+    tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1, repeats: int = 1
+) -> _cpu.Program:
     program = _cpu.Program(tier)
-    x = program.value(_SIDE)
-    weight = program.weight(int(quant_type), _SIDE, _SIDE)
-    program.bind_weight(weight, np.zeros(quant_type.row_bytes(_SIDE) * _SIDE, np.uint8))
-    repeats = max(1, 16 // tokens)
-    for _ in range(repeats):
-        program.linear(x, [weight], [None], [program.value(_SIDE)])
+    x, out = program.value(_SIDE), program.value(rows)
+    weights = [program.weight(int(quant_type), rows, _SIDE) for _ in range(matrices)]
+    for weight in weights:
+        program.bind_weight(
+            weight, np.full(quant_type.row_bytes(_SIDE) * rows, 0, np.uint8)
+        )  # zeros would share a page
+    for number in range(repeats):
+        program.linear(x, [weights[number % matrices]], [None], [out])
     program.finish()
-    program.write(x, np.ones((tokens, _SIDE), np.float32))
-    seconds = _work_seconds(_fastest(program, pool, _batch(tokens)) / repeats, op_seconds)
-    return tokens * _SIDE * _SIDE / seconds
+    program.write(x, _activations(tokens, _SIDE))
+    return program
 
 
-def _attention_rate(tokens: int, pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
-    """MAC/s of scores and mixing over a cache of 16-bit floats that stays in cache."""
-    program = _cpu.Program(tier)
-    width, block = _HEADS * _HEAD_DIM, 32
-    q, k, v = (program.value(width) for _ in range(3))
-    layer = program.kv_layer(_HEADS, _HEAD_DIM, _HEAD_DIM, int(QuantType.F16), block)
+def _product_stalls(bench: _Bench) -> Points:
+    """How much longer a product takes from memory than from the cache, in times of reading it."""
+    size = _PACE_TYPE.row_bytes(_SIDE) * _SIDE
+
+    def stall(tokens: int) -> float:
+        far = _product_seconds(bench, _PACE_TYPE, tokens, _SIDE, _STALL_BYTES // size)
+        return _stall(bench, far, _product_seconds(bench, _PACE_TYPE, tokens, _SIDE), size)
+
+    return tuple((tokens, stall(tokens)) for tokens in _STALL_BATCHES)
+
+
+def _attention_stalls(bench: _Bench) -> Points:
+    """The same for one token over a cache that has to come from memory."""
+    size = 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
+    far = _attention_seconds(bench, 1, _HEADS, _HEAD_DIM, _STALL_BYTES // size)
+    return ((1, _stall(bench, far, _attention_seconds(bench, 1, _HEADS, _HEAD_DIM), size)),)
+
+
+def _stall(bench: _Bench, far: float, near: float, size: int) -> float:
+    return max(0.01, (far - near) * read_bandwidth(bench.threads) / size)
+
+
+def _pack_rate(bench: _Bench) -> float:
+    """Values per second that are packed for a product: what does not grow with the product's rows."""
+    few, many = (_product_seconds(bench, _PACE_TYPE, _PACE_TOKENS, rows) for rows in (_FEW_ROWS, _SIDE))
+    seconds = few - _FEW_ROWS * (many - few) / (_SIDE - _FEW_ROWS)
+    return _PACE_TOKENS * _SIDE / max(seconds, few / 8)
+
+
+def _activations(tokens: int, width: int) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(0).standard_normal((tokens, width), np.float32)
+
+
+def _attention_rates(bench: _Bench, op_seconds: float) -> tuple[Points, float]:
+    """MAC/s of attention over a cache of 16-bit floats that stays in cache, by query rows per key, and scores per
+    second: what a longer head adds is multiplication alone."""
+    tokens = 64
+    scores = tokens * _HEADS * (_DEPTH + (tokens + 1) / 2)
+    short = _attention_seconds(bench, tokens, _HEADS, _HEAD_DIM // 2)
+    long = _attention_seconds(bench, tokens, _HEADS, _HEAD_DIM)
+    macs = 2 * _HEAD_DIM * scores
+    many = macs / 2 / max(long - short, long / 4)
+    score = scores / max(long - op_seconds - macs / many, long / 20)
+
+    def few(rows: int) -> float:
+        seconds = _work_seconds(_attention_seconds(bench, 1, _HEADS // rows, _HEAD_DIM), op_seconds)
+        return _HEADS * _DEPTH * 2 * _HEAD_DIM / _work_seconds(seconds, _HEADS * _DEPTH / score)
+
+    return ((1, few(1)), (4, few(4)), (tokens, many)), score
+
+
+def _attention_seconds(bench: _Bench, tokens: int, kv_heads: int, head_dim: int, layers: int = 1) -> float:
+    """Of one layer; of several in turn, where their caches shall come from memory."""
+    program = _cpu.Program(bench.tier)
+    block, kv_width = 32, kv_heads * head_dim
+    q, k, v = program.value(_HEADS * head_dim), program.value(kv_width), program.value(kv_width)
+    out = program.value(_HEADS * head_dim)
     blocks = -(-(_DEPTH + tokens) // block)
-    caches = [np.zeros(blocks * block * width, np.float16) for _ in range(2)]
-    program.bind_kv(layer, *caches)
-    repeats = max(1, 8 // tokens)
-    for _ in range(repeats):
-        program.attention(q, k, v, layer, program.value(width), _HEADS, _HEAD_DIM**-0.5)
+    repeats = max(layers, 8 // tokens)
+    caches = [program.kv_layer(kv_heads, head_dim, head_dim, int(QuantType.F16), block) for _ in range(layers)]
+    for cache in caches:
+        program.bind_kv(cache, *(np.ones(blocks * block * kv_width, np.float16) for _ in range(2)))
+    for number in range(repeats):
+        program.attention(q, k, v, caches[number % layers], out, _HEADS, head_dim**-0.5)
     program.finish()
-    for value in (q, k, v):
-        program.write(value, np.ones((tokens, width), np.float32))
-    seconds = _work_seconds(_fastest(program, pool, _batch(tokens, _DEPTH, block)) / repeats, op_seconds)
-    macs = tokens * (_DEPTH + (tokens + 1) / 2) * _HEADS * 2 * _HEAD_DIM
-    return macs / seconds
+    for value, width in ((q, _HEADS * head_dim), (k, kv_width), (v, kv_width)):
+        program.write(value, _activations(tokens, width))
+    return bench.seconds(program, _batch(tokens, _DEPTH, block)) / repeats
 
 
-def _element_rate(kind: str, pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
-    """Values per second of element-wise work over a prefill's batch."""
-    program = _cpu.Program(tier)
-    tokens, repeats = 128, 4
+def _element_rate(bench: _Bench, kind: str, op_seconds: float) -> float:
+    """Values per second of element-wise work on data in cache."""
+    program = _cpu.Program(bench.tier)
+    tokens = _ELEMENT_TOKENS
     a, b = program.value(_SIDE), program.value(_SIDE)
     ones = program.weight(int(QuantType.F32), 1, _SIDE)
     program.bind_weight(ones, np.ones(_SIDE, np.float32))
     frequencies = np.ones(_HEAD_DIM // 2, np.float32)
-    for _ in range(repeats):
+    for _ in range(_ELEMENT_OPS):
         match kind:
             case "norm":
                 program.rms_norm(a, ones, program.value(_SIDE), 1e-5)
@@ -228,13 +356,13 @@ def _element_rate(kind: str, pool: _cpu.ThreadPool, tier: str, op_seconds: float
     program.finish()
     for value in (a, b):
         program.write(value, np.ones((tokens, _SIDE), np.float32))
-    seconds = _work_seconds(_fastest(program, pool, _batch(tokens)) / repeats, op_seconds)
+    seconds = _work_seconds(bench.seconds(program, _batch(tokens)) / _ELEMENT_OPS, op_seconds)
     return tokens * _SIDE / seconds
 
 
-def _expert_bandwidth(pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> float:
+def _expert_bandwidth(bench: _Bench, op_seconds: float) -> float:
     """Bytes per second that one token's experts are read with, scattered over a bank larger than the caches."""
-    program = _cpu.Program(tier)
+    program = _cpu.Program(bench.tier)
     x = program.value(_SIDE)
     ids, mix = program.value(_USED, True), program.value(_USED)
     shapes = [(_EXPERT_ROWS, _SIDE), (_EXPERT_ROWS, _SIDE), (_SIDE, _EXPERT_ROWS)]
@@ -249,7 +377,7 @@ def _expert_bandwidth(pool: _cpu.ThreadPool, tier: str, op_seconds: float) -> fl
     program.write(mix, np.full((1, _USED), 1 / _USED, np.float32))
     order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32)
     begins = range(0, _EXPERTS, _USED)
-    times = [_once(program, pool, ids, order[begin : begin + _USED]) for _ in range(2) for begin in begins]
+    times = [_once(program, bench.pool, ids, order[begin : begin + _USED]) for _ in range(2) for begin in begins]
     return _USED * sum(each) / _work_seconds(float(np.percentile(times[len(begins) :], 25)), op_seconds)
 
 

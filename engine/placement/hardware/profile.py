@@ -10,8 +10,10 @@ from typing import Literal
 
 ANY_TYPE = "*"
 ATTENTION = "attention"
-NORM, ROPE, GLU, ADD = "norm", "rope", "glu", "add"
-ELEMENT_KINDS = (NORM, ROPE, GLU, ADD)
+PRODUCT = "product"
+Points = tuple[tuple[int, float], ...]  # (tokens, value), tokens rising, values above zero
+NORM, ROPE, GLU, ADD, PACK, SCORE = "norm", "rope", "glu", "add", "pack", "score"
+ELEMENT_KINDS = (NORM, ROPE, GLU, ADD, PACK, SCORE)
 # Whose rate a type takes where its own was not measured: by how products are made (kernels/cpu/README.md).
 NEAREST_TYPE = {
     **dict.fromkeys(("IQ4_NL", "IQ4_XS", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS"), "Q8_0"),  # 8-bit values
@@ -26,32 +28,39 @@ class KernelRates:
     """Arithmetic speed per tensor type: `points[type] = ((tokens, MAC/s), …)` in rising order of tokens.
 
     Rates are of data in cache: memory traffic is priced apart. A type without a row takes that of its NEAREST_TYPE,
-    or else `points["*"]`; `points["attention"]` holds for scores and mixing of values.
+    or else `points["*"]`; `points["attention"]` holds for scores and mixing of values, by the query rows that share a
+    key: tokens × heads per KV head.
     """
 
-    points: Mapping[str, tuple[tuple[int, float], ...]]
+    points: Mapping[str, Points]
 
     def rate(self, type_name: str, tokens: float) -> float:
         """MAC/s at a batch of `tokens`, interpolated on logarithmic axes."""
         nearest = NEAREST_TYPE.get(type_name, ANY_TYPE)
         points = self.points.get(type_name) or self.points.get(nearest) or self.points[ANY_TYPE]
-        if tokens <= points[0][0]:
-            return points[0][1]
-        for (low, low_rate), (high, high_rate) in pairwise(points):
-            if tokens <= high:
-                share = math.log(tokens / low) / math.log(high / low)
-                return float(low_rate * (high_rate / low_rate) ** share)
-        return points[-1][1]
+        return _between(points, tokens)
+
+
+def _between(points: Points, tokens: float) -> float:
+    """The value at `tokens`, interpolated on logarithmic axes, and constant beyond the ends."""
+    if tokens <= points[0][0]:
+        return points[0][1]
+    for (low, low_value), (high, high_value) in pairwise(points):
+        if tokens <= high:
+            share = math.log(tokens / low) / math.log(high / low)
+            return float(low_value * (high_value / low_value) ** share)
+    return points[-1][1]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
     """`bandwidth`: sustained reading of weights by all threads. `op_seconds`: fixed cost of one op of a program.
 
-    `element_rates`: values per second of the element-wise work (ELEMENT_KINDS) that stands between products.
-    `scattered_share`: share of
-    the bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is
-    empty where nothing was measured.
+    `element_rates`: values per second of the element-wise work (ELEMENT_KINDS) that stands between products: PACK is
+    the quantisation of a product's input, SCORE the softmax. `stalls`: of PRODUCT and ATTENTION, by tokens, how much of
+    the time of reading adds to that of computing; nothing where it is not known. `scattered_share`: share of the
+    bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is empty
+    where nothing was measured. `pace`: MAC/s of the probe's reference product, which its moments are compared by.
     """
 
     name: str
@@ -63,6 +72,24 @@ class DeviceProfile:
     threads: int = 1
     scattered_share: float = 1.0
     bandwidth_by_threads: Mapping[int, float] = field(default_factory=dict)
+    stalls: Mapping[str, Points] = field(default_factory=dict)
+    pace: float = 0.0
+
+    def seconds(self, kind: str, tokens: float, reading: float, computing: float) -> float:
+        """Of a PRODUCT or ATTENTION that reads and computes for so long, side by side but for what stalls."""
+        points = self.stalls.get(kind)
+        return max(reading, computing + _between(points, tokens) * reading if points else computing)
+
+    def slowed(self, factor: float) -> DeviceProfile:
+        """Everything but reading takes `factor` times longer."""
+        points = {name: tuple((n, rate / factor) for n, rate in rates) for name, rates in self.kernels.points.items()}
+        return replace(
+            self,
+            kernels=KernelRates(points),
+            op_seconds=self.op_seconds * factor,
+            pace=self.pace / factor,
+            element_rates={kind: rate / factor for kind, rate in self.element_rates.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +128,10 @@ class HardwareProfile:
         """The same machine with a RAM bandwidth just probed: some machines' flips within minutes."""
         return replace(self, cpu=replace(self.cpu, bandwidth=bandwidth))
 
+    def with_pace(self, pace: float) -> HardwareProfile:
+        """The same machine while its CPU computes at another pace than when it was measured; 0 where it is unknown."""
+        return replace(self, cpu=self.cpu.slowed(self.cpu.pace / pace)) if self.cpu.pace and pace else self
+
     def with_threads(self, threads: int) -> HardwareProfile:
         """The same machine with so many of the CPU's threads at work: its bandwidth as measured with them (or with the
         next fewer that were), its arithmetic in proportion."""
@@ -108,14 +139,8 @@ class HardwareProfile:
         if threads == cpu.threads or not cpu.bandwidth_by_threads:
             return self
         nearest = max((n for n in cpu.bandwidth_by_threads if n <= threads), default=min(cpu.bandwidth_by_threads))
-        share = threads / cpu.threads
-        points = {name: tuple((n, rate * share) for n, rate in rates) for name, rates in cpu.kernels.points.items()}
-        elements = {kind: rate * share for kind, rate in cpu.element_rates.items()}
-        bandwidth = cpu.bandwidth_by_threads[nearest]
-        changed = replace(
-            cpu, threads=threads, bandwidth=bandwidth, kernels=KernelRates(points), element_rates=elements
-        )
-        return replace(self, cpu=changed)
+        changed = replace(cpu.slowed(cpu.threads / threads), op_seconds=cpu.op_seconds, threads=threads)
+        return replace(self, cpu=replace(changed, bandwidth=cpu.bandwidth_by_threads[nearest]))
 
     @property
     def label(self) -> str:

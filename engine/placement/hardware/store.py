@@ -16,7 +16,7 @@ import psutil
 
 from engine.placement.hardware import catalogue, probe
 from engine.placement.hardware.load import OthersLoad
-from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates, Link
+from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates, Link, Points
 from engine.telemetry.gpus import GPU, GPUReport, read_gpus
 from kernels import _cpu
 
@@ -175,9 +175,11 @@ def _profile(data: Mapping[str, Any]) -> HardwareProfile:
 
 
 def _device(data: Mapping[str, Any]) -> DeviceProfile:
-    points = {
-        name: tuple((int(tokens), float(rate)) for tokens, rate in rates)
-        for name, rates in data["kernels"]["points"].items()
-    }
+    points, stalls = _curves(data["kernels"]["points"]), _curves(data["stalls"])
     bandwidths = {int(threads): float(rate) for threads, rate in data["bandwidth_by_threads"].items()}
-    return DeviceProfile(**{**data, "kernels": KernelRates(points), "bandwidth_by_threads": bandwidths})
+    read = {"kernels": KernelRates(points), "stalls": stalls, "bandwidth_by_threads": bandwidths}
+    return DeviceProfile(**{**data, **read})
+
+
+def _curves(data: Mapping[str, Any]) -> dict[str, Points]:
+    return {name: tuple((int(tokens), float(value)) for tokens, value in rows) for name, rows in data.items()}

@@ -11,7 +11,14 @@ import pytest
 from engine.gguf import QuantType
 from engine.placement.hardware import catalogue, probe, store
 from engine.placement.hardware.load import OthersLoad
-from engine.placement.hardware.profile import NEAREST_TYPE, DeviceProfile, HardwareProfile, KernelRates
+from engine.placement.hardware.profile import (
+    ATTENTION,
+    NEAREST_TYPE,
+    PRODUCT,
+    DeviceProfile,
+    HardwareProfile,
+    KernelRates,
+)
 from engine.telemetry.gpus import GPU, GPUReport
 
 GiB = 1 << 30
@@ -71,7 +78,8 @@ def test_a_type_that_was_not_measured_takes_the_nearest_ones_rate() -> None:
 
 
 def _fake_measure(name: str, memory: int, threads: int, *rest: object) -> DeviceProfile:
-    return replace(catalogue.cpu_profile(catalogue.find_cpu("5800X"), memory), name=name, threads=threads)
+    made = catalogue.cpu_profile(catalogue.find_cpu("5800X"), memory)
+    return replace(made, name=name, threads=threads, stalls={PRODUCT: ((1, 0.5), (4, 2.0))}, pace=1e11)
 
 
 @pytest.fixture
@@ -162,7 +170,9 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     names = {name for name, _, _ in _cpu.QUANT_TYPES.values()}
     assert names | {"*", "attention"} == set(made.kernels.points)
     assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and min(made.element_rates.values()) > 1e6
-    assert 0 < made.scattered_share <= 1
+    assert 0 < made.scattered_share <= 1 and made.pace > 1e8
+    assert set(made.stalls) == {PRODUCT, ATTENTION}
+    assert all(share > 0 for shares in made.stalls.values() for _, share in shares)
     assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
 
 
@@ -205,11 +215,10 @@ def test_load_of_others_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_second_look_sees_rates_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = _fake_measure("x", 64 * GiB, 1)
-    monkeypatch.setattr(probe, "_tiny_op_seconds", lambda *_: 1e-6)
 
     def looks(bandwidth: float, rate: float) -> bool:
         monkeypatch.setattr(probe, "read_bandwidth", lambda _threads: cpu.bandwidth * bandwidth)
-        monkeypatch.setattr(probe, "_product_rate", lambda _t, tokens, *_: cpu.kernels.rate("Q4_K", tokens) * rate)
+        monkeypatch.setattr(probe, "pace", lambda *_: cpu.pace * rate)
         return probe.is_outdated(cpu)
 
     assert not looks(1.0, 1.0)
@@ -217,3 +226,21 @@ def test_a_second_look_sees_rates_of_another_machine(monkeypatch: pytest.MonkeyP
     assert looks(3.0, 1.0)
     assert looks(1.0, 3.0)
     assert looks(1.0, 0.5)
+
+
+def test_a_slower_cpu_computes_slower_and_reads_as_before() -> None:
+    machine = HardwareProfile(_fake_measure("x", 64 * GiB, 8))
+    half = machine.with_pace(machine.cpu.pace / 2).cpu
+    assert half.kernels.rate("Q6_K", 1) == pytest.approx(machine.cpu.kernels.rate("Q6_K", 1) / 2)
+    assert half.op_seconds == pytest.approx(2 * machine.cpu.op_seconds)
+    assert half.bandwidth == machine.cpu.bandwidth
+    assert machine.with_pace(0.0) is machine
+
+
+def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
+    stalling = _fake_measure("x", 64 * GiB, 8)
+    assert replace(stalling, stalls={}).seconds(PRODUCT, 1, 3.0, 2.0) == 3.0
+    assert stalling.seconds(PRODUCT, 1, 3.0, 2.0) == 3.5
+    assert stalling.seconds(PRODUCT, 2, 1.0, 2.0) == pytest.approx(3.0)
+    assert stalling.seconds(PRODUCT, 512, 1.0, 2.0) == 4.0
+    assert stalling.seconds(ATTENTION, 1, 3.0, 2.0) == 3.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.placement.hardware.profile import PACK
 from engine.placement.items import ItemKind, model_items
 from tests.support.shapes import SHAPES, dense_shape, moe_shape, published_shape
 
@@ -41,6 +42,13 @@ def test_order_and_parts_of_a_layer() -> None:
     kinds = [item.kind for item in model_items(moe_shape(layers=2)).items]
     layer = [ItemKind.ATTENTION, ItemKind.SHARED]
     assert kinds == [ItemKind.EMBEDDING, *layer, *layer, ItemKind.OUTPUT]
+
+
+def test_products_side_by_side_share_their_packed_input() -> None:
+    items = model_items(published_shape("qwen3-14b-q4_k_m")).items
+    packed = {item.kind: dict(item.elements).get(PACK) for item in items if item.layer in (-1, 0)}
+    assert packed[ItemKind.ATTENTION] == 5120 + 40 * 128
+    assert packed[ItemKind.FEED_FORWARD] == 5120 + 17408
 
 
 def test_leading_dense_layers_and_shared_experts() -> None:
