@@ -9,7 +9,14 @@ import runpy
 import sys
 
 CHILD = "--child"
-MODULES = frozenset({"engine.text.vocabulary_child", "engine.text.template_worker", "engine.backends.llama_cpp"})
+MODULES = frozenset(
+    {
+        "engine.text.vocabulary_child",
+        "engine.text.template_worker",
+        "engine.text.grammar_worker",
+        "engine.backends.llama_cpp",
+    }
+)
 
 
 def is_bundled() -> bool:

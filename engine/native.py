@@ -42,6 +42,7 @@ from engine.sequence import Sequence
 from engine.session import Session
 from engine.telemetry.residency import ResidencySnapshot
 from engine.text.detokenizer import Detokenizer
+from engine.text.grammar import end_idle
 from engine.text.prompt import build_prompt
 from engine.text.sampler import Sampler
 from engine.text.stopping import StopMatcher
@@ -145,6 +146,7 @@ class NativeBackend:
     def close(self) -> None:
         for sequence in self.session.sequences:
             self.session.finish(sequence, FinishReason.ABORTED)
+        end_idle()
         self.cache.clear()
         self.model.close()
         if self.recorder is not None:

@@ -1,15 +1,20 @@
-"""GBNF grammars through llama.cpp. An invalid grammar is an error, never an unconstrained answer."""
+"""GBNF grammars through llama.cpp. An invalid grammar is an error, never an unconstrained answer.
+
+They are followed by a process of their own (`grammar_worker`), because a grammar may need any amount of time. One that
+needs too much ends the answer, and nothing else. An idle process is kept for the next answer of the same model.
+"""
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.errors import EngineError
-from engine.text.candidates import Candidates, Logits
-from engine.text.llama_library import collected_errors, llama
+from engine.text.candidates import Logits
+from engine.text.framed_child import FramedChild
 
 if TYPE_CHECKING:
     from engine.text.tokenizer import Tokenizer
@@ -19,44 +24,77 @@ _MAX_CHARACTERS = 1 << 17
 _MAX_NESTING = 200
 _MAX_RULES = 10_000
 
+MAX_START_SECONDS = 60.0  # the process and its vocabulary; some 0.5 s on an idle machine
+MAX_STEP_SECONDS = 5.0  # one token; 0.4 s is the most that was seen of a grammar with 1,000 optional parts
+
 
 class GrammarError(EngineError):
-    """A grammar cannot be parsed, or admits no token of the vocabulary at this point."""
+    """A grammar cannot be parsed or followed, or admits no token of the vocabulary at this point."""
 
 
 class Grammar:
-    """The state of one grammar along one answer. The start rule is `root`."""
+    """The state of one grammar along one answer. The start rule is `root`. Raises GrammarError."""
 
     def __init__(self, text: str, tokenizer: Tokenizer) -> None:
         _expect_sane(text)
-        lib = llama()
-        with collected_errors() as errors:
-            self._sampler = lib.llama_sampler_init_grammar(tokenizer.vocab, text.encode(), b"root")
-        if not self._sampler:
-            raise _refused("; ".join(errors) or "it has no rule named root")
-        self._finalizer = weakref.finalize(self, lib.llama_sampler_free, self._sampler)
-        self._tokenizer = tokenizer
-        self._one = Candidates(1)
+        self._n_vocab = tokenizer.n_vocab
+        path = str(tokenizer.path)
+        self._worker = _idle.pop(path, None) or FramedChild("engine.text.grammar_worker", path)
+        weakref.finalize(self, _give_back, path, self._worker).atexit = False  # without a parent it ends by itself
+        limit = MAX_STEP_SECONDS if self._worker.is_running else MAX_START_SECONDS
+        problem = self._worker.exchange(b"G" + text.encode(), limit)
+        if problem is None:
+            raise _refused("it takes too long to read")
+        if problem:
+            raise _refused(problem.decode())
 
     def allows(self, token: int) -> bool:
-        one = self._one.fill(np.zeros(1, np.float32), np.array([token], np.int32)).apply(self._sampler)
-        return bool(one.data["logit"][0] == 0.0)
+        return self._ask(b"A" + token.to_bytes(4, "little")) == b"\1"
 
-    def masked(self, logits: Logits, candidates: Candidates) -> Logits:
-        """`logits` with -inf for every token that the grammar forbids now."""
-        candidates.fill(logits).apply(self._sampler)
-        masked: Logits = candidates.data["logit"].copy()
-        if np.all(masked == -np.inf):
+    def take(self, token: int) -> bool:
+        """Whether `token` is allowed; if it is, the answer goes on with it."""
+        return self._ask(b"T" + token.to_bytes(4, "little")) == b"\1"
+
+    def masked(self, logits: Logits) -> Logits:
+        """`logits` [n_vocab] with -inf for every token that the grammar forbids now."""
+        bits = np.frombuffer(self._ask(b"M"), np.uint8)
+        allowed = np.unpackbits(bits, count=self._n_vocab).view(bool)
+        if not allowed.any():
             raise GrammarError(
                 "The grammar allows no further token, and this vocabulary cannot end the answer here.",
                 done="The answer was ended.",
                 remedy="Change the grammar.",
             )
+        masked: Logits = np.where(allowed, logits, np.float32(-np.inf))
         return masked
 
-    def accept(self, token: int) -> None:
-        """`token` must be allowed: llama.cpp throws through the C boundary otherwise."""
-        llama().llama_sampler_accept(self._sampler, token)
+    def _ask(self, request: bytes) -> bytes:
+        reply = self._worker.exchange(request, MAX_STEP_SECONDS)
+        if reply is None:
+            raise GrammarError(
+                "The grammar takes too long to follow from here.",
+                done="The answer was ended, and what it needed was stopped.",
+                remedy="Write it with fewer optional or repeated parts that begin alike.",
+            )
+        return reply
+
+
+_idle: dict[str, FramedChild] = {}  # by the model's path; one at most, of the model that was used last
+
+
+def _give_back(path: str, worker: FramedChild) -> None:
+    if not worker.is_running or path in _idle:
+        worker.end()
+        return
+    end_idle()
+    _idle[path] = worker
+
+
+@atexit.register
+def end_idle() -> None:
+    """End the process that waits for the next answer."""
+    while _idle:
+        _idle.popitem()[1].end()
 
 
 def _expect_sane(text: str) -> None:

@@ -56,11 +56,10 @@ class Sampler:
         """
         logits = self._adjusted(np.ascontiguousarray(logits, np.float32).reshape(-1))
         token = self._choose(logits)
-        if self._grammar is not None:
-            if not self._grammar.allows(token):
-                logits = self._grammar.masked(logits, self._candidates)
-                token = self._choose(logits)
-            self._grammar.accept(token)
+        if self._grammar is not None and not self._grammar.take(token):
+            logits = self._grammar.masked(logits)
+            token = self._choose(logits)
+            self._grammar.take(token)
         if self._penalties is not None:
             self._penalties.accept(token)
         return token

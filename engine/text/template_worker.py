@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import struct
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,6 +23,8 @@ from jinja2.exceptions import SecurityError, UndefinedError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.text.framed_child import read_frame, write_frame
 
 MAX_CPU_SECONDS = 2.0
 MAX_MEMORY_BYTES = 512 << 20
@@ -137,20 +138,6 @@ def _limit_process() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     if hasattr(signal, "SIGVTALRM"):
         signal.signal(signal.SIGVTALRM, _out_of_time)
-
-
-def read_frame(stream: BinaryIO) -> bytes | None:
-    header = stream.read(4)
-    if len(header) < 4:
-        return None
-    (length,) = struct.unpack("<I", header)
-    data = stream.read(length)
-    return data if len(data) == length else None
-
-
-def write_frame(stream: BinaryIO, data: bytes) -> None:
-    stream.write(struct.pack("<I", len(data)) + data)
-    stream.flush()
 
 
 def serve(source: BinaryIO, sink: BinaryIO, reply: Callable[[dict[str, Any]], dict[str, Any]] = answer) -> None:

@@ -38,6 +38,7 @@ _TERMINAL = (
     "placement/report_format.py",
     "placement/shape_source.py",
     "text/fallback_formats.py",
+    "text/grammar_worker.py",
     "text/llama_library.py",
     "text/vocabulary_child.py",
 )

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from app.chat.parameters.json_schema import grammar_of
 from engine.messages import SamplingParams
+from engine.text import grammar
 from engine.text.grammar import GrammarError
 from engine.text.sampler import Sampler
 from engine.text.tokenizer import Tokenizer
@@ -89,6 +91,52 @@ def test_unusable_grammars_are_refused(starter_tokenizer: Tokenizer, grammar: st
     with pytest.raises(GrammarError, match="grammar cannot be used") as caught:
         Sampler(SamplingParams(grammar=grammar), starter_tokenizer)
     assert caught.value.done
+
+
+SLOW = "root ::= a b\n" + "".join(f"{name} ::= " + " ".join(['("a" | "b")?'] * 40) + "\n" for name in "ab")
+
+
+def test_a_grammar_that_takes_too_long_ends_its_answer_and_nothing_else(
+    starter_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama.cpp cannot be interrupted while it follows parts that begin alike: its process is killed."""
+    logits = np.zeros(starter_tokenizer.n_vocab, np.float32)
+    monkeypatch.setattr(grammar, "MAX_STEP_SECONDS", 1.0)
+    sampler = Sampler(SamplingParams(temperature=0.0, grammar=SLOW), starter_tokenizer)
+    with pytest.raises(GrammarError, match="too long") as caught:
+        for _ in range(20):
+            sampler.sample(logits)
+    assert "begin alike" in caught.value.remedy
+    monkeypatch.undo()
+    del sampler
+    after = Sampler(SamplingParams(temperature=0.0, grammar='root ::= "yes"'), starter_tokenizer)
+    assert starter_tokenizer.decode([after.sample(logits)]) in "yes"
+
+
+def test_the_process_is_kept_for_the_next_answer_and_ended_with_the_model(starter_tokenizer: Tokenizer) -> None:
+    first = grammar.Grammar('root ::= "a"', starter_tokenizer)
+    process = first._worker.start()
+    del first
+    second = grammar.Grammar('root ::= "b"', starter_tokenizer)
+    assert second._worker.start() is process
+    other = grammar.Grammar('root ::= "c"', starter_tokenizer)  # two answers at once
+    assert other._worker.start() is not process
+    (b,), (c,) = (starter_tokenizer.encode(letter, add_special=False) for letter in "bc")
+    assert (second.take(b), second.allows(c), other.allows(c)) == (True, False, True)
+    del second, other
+    grammar.end_idle()
+    assert process.poll() is not None
+
+
+def test_an_empty_schema_ends(starter_tokenizer: Tokenizer) -> None:
+    """After a whole value there is nothing but a little space and the end, whatever the model would like."""
+    sampler = Sampler(SamplingParams(temperature=0.0, grammar=grammar_of("{}")), starter_tokenizer)
+    logits = np.zeros(starter_tokenizer.n_vocab, np.float32)
+    for token in starter_tokenizer.encode('{"a": 1}', add_special=False):
+        assert sampler._grammar is not None and sampler._grammar.take(token)
+    newline = starter_tokenizer.encode("\n", add_special=False)[0]
+    logits[newline] = 10.0
+    assert any(starter_tokenizer.is_stop(sampler.sample(logits)) for _ in range(40))
 
 
 def test_a_grammar_without_way_out(load: Callable[[GGUFBuilder], Tokenizer]) -> None:

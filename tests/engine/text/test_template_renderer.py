@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.errors import TemplateError
-from engine.text import template_worker
+from engine.text.framed_child import read_frame
 from engine.text.template_renderer import RaisedInTemplateError, TemplateRenderer
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -75,9 +75,9 @@ def test_an_uninterruptible_operation_is_killed() -> None:
 
 def test_a_killed_worker_is_replaced(renderer: TemplateRenderer) -> None:
     render(renderer, "warm")
-    assert renderer._process is not None
-    os.kill(renderer._process.pid, signal.SIGKILL)
-    renderer._process.wait()
+    process = renderer._worker.start()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
     assert render(renderer, "again") == "again"
 
 
@@ -103,4 +103,4 @@ def test_any_characters(renderer: TemplateRenderer) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\1", b"\5\0\0\0ab"])
 def test_frames_that_end_early(data: bytes) -> None:
-    assert template_worker.read_frame(io.BytesIO(data)) is None
+    assert read_frame(io.BytesIO(data)) is None
