@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
+from app.line_edit import LineEdit
 from app.translation import tr
 
 SHOWN = 60
@@ -55,7 +56,7 @@ class CommandPalette(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName(tr("Command palette"))
         self._entries = entries
-        self.edit = QLineEdit(self)
+        self.edit = LineEdit(self)
         self.edit.setPlaceholderText(tr("Type a command, a conversation or a model"))
         self.edit.setAccessibleName(tr("Command"))
         self.list = QListWidget(self)
@@ -82,7 +83,7 @@ class CommandPalette(QDialog):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Up and Down move through the list while the box keeps the keyboard."""
-        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and not self.edit.is_composing:
             step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
             if step is not None and self.list.count():
                 self.list.setCurrentRow((self.list.currentRow() + step) % self.list.count())

@@ -126,6 +126,8 @@ class AppContext(QObject):
         self._started = True
         self.store.start()
         self.conversations.load()
+        if days := self.settings["trash_days"]:
+            self.conversations.empty_trash(days)
         self.draft.start()
         self.client.start()
         self.models.start(after_crash=self.crash_handler.crashed_before)

@@ -29,13 +29,14 @@ from app.problems import Problems
 from app.settings.values import Settings
 from app.shortcuts_dialog import ShortcutsDialog
 from app.sidebar import Sidebar
-from app.store.records import Conversation, Message, Status
+from app.store.records import Conversation, Message
 from app.telemetry.status_line import StatusLine
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
 from app.toast import Toast
 from app.translation import tr
 from app.window_commands import WindowCommand
+from app.work_notices import WorkNotices
 
 if TYPE_CHECKING:
     from app.environment import DataFolder
@@ -122,6 +123,7 @@ class MainWindow(QMainWindow):
         }
         self.sidebar.finish_pages()
         self.notifications = Notifications(self, theme, settings)
+        self._work_notices = WorkNotices(self.notifications, session, conversations, library.downloads)
         self.commands = self._make_commands()
         self._connect()
         self._restore_geometry()
@@ -233,8 +235,6 @@ class MainWindow(QMainWindow):
         self.chat_page.panel_made.connect(self._add_budget)
         self.chat_page.deleted.connect(self._messages_deleted)
         self.chat_page.picker.folder_requested.connect(self._show_models_folder)
-        session.started.connect(lambda message: self.notifications.begin(message.id))
-        session.finished.connect(self._answer_ended)
         for command in self.commands:
             if command.keys:
                 QShortcut(QKeySequence(command.keys), self, command.run)
@@ -249,6 +249,8 @@ class MainWindow(QMainWindow):
             WindowCommand(tr("Stop the answer, or leave an edit"), "Esc", page.composer.escape),
             WindowCommand(tr("Answer again"), "Ctrl+R", session.regenerate_last),
             WindowCommand(tr("Copy the last answer"), "Ctrl+Shift+C", page.copy_last),
+            WindowCommand(tr("Previous message"), "Alt+Up", lambda: page.transcript.step_message(-1)),
+            WindowCommand(tr("Next message"), "Alt+Down", lambda: page.transcript.step_message(1)),
             WindowCommand(tr("Choose a model"), "Ctrl+M", page.picker.open_menu),
             WindowCommand(tr("Open a model file…"), "Ctrl+O", page.picker.choose_file),
             WindowCommand(tr("Attach files…"), "Ctrl+Shift+A", page.choose_attachments),
@@ -322,15 +324,6 @@ class MainWindow(QMainWindow):
     def _messages_deleted(self, removed: list[Message]) -> None:
         words = tr("Deleted one message") if len(removed) == 1 else tr("Deleted {count} messages", count=len(removed))
         self.toast.show_text(words, tr("Undo"), lambda: self._session.undelete(removed))
-
-    def _answer_ended(self, message: Message) -> None:
-        row = self._conversations.get(message.conversation_id)
-        title = row.title if row is not None else ""
-        failed = message.status is Status.FAILED
-        words = (
-            tr("An answer failed: {title}", title=title) if failed else tr("An answer is ready: {title}", title=title)
-        )
-        self.notifications.end(message.id, words)
 
     def _show_hits(self, hits: list[Hit] | None) -> None:
         if hits is None:

@@ -57,6 +57,7 @@ class ModelController(QObject):
         self.loading_stage = ""
         self._last_path: str | None = None  # what ran when the engine ended
         self._orders = 0  # loads that were sent and have not ended
+        self.asked_context = 0  # tokens that the last load asked for; 0: automatic
         self.models: list[ModelFile] = []
         self._client = client
         self._settings = settings
@@ -97,10 +98,12 @@ class ModelController(QObject):
 
         self._background.run_in_background(lambda: available_models(folder), done)
 
-    def load(self, path: Path | str) -> None:
+    def load(self, path: Path | str, context_length: int = 0) -> None:
+        """`context_length`: what a conversation asks for; 0: as the settings say."""
         settings = self._settings
+        self.asked_context = context_length or settings["context_length"]
         options = LoadOptions(
-            context_length=settings["context_length"] or None,
+            context_length=self.asked_context or None,
             threads=settings["threads"] or None,
             engine=settings["engine"],
             device=settings["device"],

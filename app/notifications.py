@@ -24,11 +24,11 @@ class Notifications(QObject):
         self._theme = theme
         self._settings = settings
         self._running: dict[str, float] = {}
-        self._tray: QSystemTrayIcon | None = None
+        self.tray: QSystemTrayIcon | None = None  # only while something runs, and a moment longer
         self._hide_timer = QTimer(self)
         self._hide_timer.setSingleShot(True)
         self._hide_timer.setInterval(SHOWN_MS)
-        self._hide_timer.timeout.connect(self._hide_if_idle)
+        self._hide_timer.timeout.connect(self.hide_if_idle)
         self.told: list[str] = []  # newest last
 
     def begin(self, key: str) -> None:
@@ -47,23 +47,23 @@ class Notifications(QObject):
             return
         self.told.append(words)
         QApplication.alert(self._window)
-        if self._tray is not None:
-            self._tray.showMessage("Tessera", words, self._theme.icon("tessera"), SHOWN_MS)
+        if self.tray is not None:
+            self.tray.showMessage("Tessera", words, self._theme.icon("tessera"), SHOWN_MS)
 
     def _show_tray(self) -> None:
-        if self._tray is None and QSystemTrayIcon.isSystemTrayAvailable():
-            self._tray = QSystemTrayIcon(self._theme.icon("tessera"), self)
-            self._tray.setToolTip(tr("Tessera is working"))
-            self._tray.activated.connect(self._activated)
-            self._tray.show()
+        if self.tray is None and QSystemTrayIcon.isSystemTrayAvailable():
+            self.tray = QSystemTrayIcon(self._theme.icon("tessera"), self)
+            self.tray.setToolTip(tr("Tessera is working"))
+            self.tray.activated.connect(self._activated)
+            self.tray.show()
 
     def _activated(self) -> None:
         self._window.show()
         self._window.raise_()
         self._window.activateWindow()
 
-    def _hide_if_idle(self) -> None:
-        if not self._running and self._tray is not None:
-            self._tray.hide()
-            self._tray.deleteLater()
-            self._tray = None
+    def hide_if_idle(self) -> None:
+        if not self._running and self.tray is not None:
+            self.tray.hide()
+            self.tray.deleteLater()
+            self.tray = None

@@ -27,6 +27,7 @@ from app.settings.values import Settings
 from app.shortcuts_dialog import ShortcutsDialog
 from engine.messages import ErrorInfo, FinishReason, GenerationFinished, ModelLoading, PrefillProgress, TokenEvent
 from engine.placement.hardware.catalogue import machine
+from tests.support.screenshot_chat import CHAT_PAGES, chat_pages
 from tests.support.screenshot_help import HELP_PAGES, help_pages
 from tests.support.screenshot_library import library_pages
 from tests.support.screenshot_memory import memory_pages
@@ -50,7 +51,9 @@ class Stage:
         self.language = language
         self.context: AppContext | None = None
 
-    def start(self, *, name: str = "SmolLM2 135M Instruct", size: tuple[int, int] = (1120, 780)) -> AppContext:
+    def start(
+        self, *, name: str = "SmolLM2 135M Instruct", size: tuple[int, int] = (1120, 780), engine: str = "native"
+    ) -> AppContext:
         if self.context is not None:
             self.stop()
         path = self.data.models / "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -61,7 +64,7 @@ class Stage:
 
         def factory(on_event: Callable) -> ScriptedEngine:
             self.engine = ScriptedEngine(on_event)
-            self.engine.info = model_info(str(path), name)
+            self.engine.info = model_info(str(path), name, engine)
             self.engine.answer = ANSWER
             return self.engine
 
@@ -202,6 +205,7 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
 
 
 def _more_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
+    yield from chat_pages(stage)
     yield from memory_pages(stage)
     yield from help_pages(stage)
     context = stage.start(name=LONG_NAME, size=(440, 560))
@@ -252,6 +256,8 @@ def take(folder: Path, scale: int, wanted: list[str]) -> None:
             taken = _library
         elif left and left <= HELP_PAGES:
             taken = help_pages
+        elif left and left <= CHAT_PAGES:
+            taken = chat_pages
         for name, widget in taken(stage):
             if not wanted or name in wanted:
                 widget.grab().save(str(folder / f"{name}-{theme}-{language}-{scale}x.png"))

@@ -10,35 +10,43 @@ from app.store.records import Message, Status
 from app.translation import engine_text, tr
 from engine.messages import FinishReason
 
+SEPARATOR = "  ·  "  # between the facts of one line
+
 
 def summary(message: Message) -> str:
-    """One line, the most telling first. Our own engine is not named: the details do."""
+    """One line, the most telling first: its end may find no room. Our own engine is not named: the details do."""
     details = message.details
     parts: list[str] = []
+    if ending := ending_of(message):
+        parts.append(ending)
     if details.get("engine", "native") != "native":
         parts.append(engine_name(details["engine"]))
     if tokens := details.get("generated_tokens"):
-        parts.append(tr("{count} tokens", count=tokens))
+        parts.append(tr("{count} tokens", count=f"{tokens:,}"))
     if speed := details.get("decode_speed"):
-        parts.append(tr("decode {speed} tok/s", speed=format_speed(speed)) + _predicted(details, "predicted_decode"))
-    if speed := details.get("prefill_speed"):
-        parts.append(tr("prefill {speed} tok/s", speed=format_speed(speed)) + _predicted(details, "predicted_prefill"))
+        words = tr("decode {speed} tok/s", speed=format_speed(speed))
+        parts.append(_beside(words, details, "predicted_decode"))
     if "ttft" in details:
         parts.append(tr("first token {seconds}", seconds=format_seconds(details["ttft"])))
-    if ending := ending_of(message):
-        parts.append(ending)
-    return "  ·  ".join(parts)
+    if speed := details.get("prefill_speed"):
+        words = tr("prefill {speed} tok/s", speed=format_speed(speed))
+        parts.append(_beside(words, details, "predicted_prefill"))
+    return SEPARATOR.join(parts)
 
 
-def _predicted(details: Mapping[str, Any], key: str) -> str:
+def _beside(measured: str, details: Mapping[str, Any], key: str) -> str:
+    """What was measured, and what had been predicted, where it was."""
     if not details.get(key):
-        return ""
+        return measured
     speed = format_speed(details[key])
-    if details.get("predicted_from") == "emulated":
-        return " " + tr("({speed} predicted for the emulated card)", speed=speed)
-    if details.get("predicted_from") == "simulated":
-        return " " + tr("({speed} simulated)", speed=speed)
-    return " " + tr("({speed} predicted)", speed=speed)
+    match details.get("predicted_from"):
+        case "emulated":
+            predicted = tr("{speed} predicted for the emulated card", speed=speed)
+        case "simulated":
+            predicted = tr("{speed} simulated", speed=speed)
+        case _:
+            predicted = tr("{speed} predicted", speed=speed)
+    return tr("{measured} ({predicted})", measured=measured, predicted=predicted)
 
 
 def prediction_source(details: Mapping[str, Any]) -> str:
@@ -64,9 +72,9 @@ def tooltip(message: Message) -> str:
         lines.append(engine_name(engine))
     if "prompt_tokens" in details:
         new = details["prompt_tokens"] - details.get("reused_tokens", 0)
-        lines.append(tr("{new} of {all} prompt tokens were new", new=new, all=details["prompt_tokens"]))
+        lines.append(tr("{new} of {all} prompt tokens were new", new=f"{new:,}", all=f"{details['prompt_tokens']:,}"))
     if depth := details.get("depth"):
-        lines.append(tr("Measured at a depth of {depth} tokens", depth=depth))
+        lines.append(tr("Measured at a depth of {depth} tokens", depth=f"{depth:,}"))
     if source := prediction_source(details):
         lines.append(source)
     return "\n".join(lines)
@@ -98,13 +106,13 @@ def progress(generation: Generation) -> str:
         return tr("Stopping…")
     if generation.tokens:
         speed = generation.decode_speed
-        count = tr("{count} tokens", count=generation.tokens)
-        return f"{count}  ·  " + tr("{speed} tok/s", speed=format_speed(speed)) if speed else count
+        count = tr("{count} tokens", count=f"{generation.tokens:,}")
+        return SEPARATOR.join((count, tr("{speed} tok/s", speed=format_speed(speed)))) if speed else count
     if generation.prompt_tokens:
         return tr(
             "Reading the prompt: {done} of {all} tokens",
-            done=generation.prefilled_tokens,
-            all=generation.prompt_tokens,
+            done=f"{generation.prefilled_tokens:,}",
+            all=f"{generation.prompt_tokens:,}",
         )
     return tr("Waiting for the model…")
 
@@ -114,7 +122,8 @@ def notes(message: Message) -> list[tuple[str, bool]]:
     details = message.details
     found: list[tuple[str, bool]] = []
     if trimmed := details.get("trimmed_messages"):
-        found.append((tr("{count} of the oldest messages were left out to fit the context.", count=trimmed), False))
+        words = tr("{count} of the oldest messages were left out to fit the context.", count=f"{trimmed:,}")
+        found.append((words, False))
     found.extend((engine_text(str(warning)), False) for warning in details.get("warnings", ()))
     if message.status is Status.INTERRUPTED:
         found.append((tr("Tessera ended while this answer was being written. What had come is kept."), False))
@@ -128,7 +137,7 @@ def error_words(error: Mapping[str, Any]) -> str:
 
 
 def format_speed(speed: float) -> str:
-    return f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
+    return f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QLabel,
-    QMessageBox,
     QProgressBar,
     QToolButton,
     QVBoxLayout,
@@ -19,18 +19,20 @@ from PySide6.QtWidgets import (
 
 from app.background import Background
 from app.chat.answer_details import AnswerDetails
+from app.chat.answer_facts import ending_of
 from app.chat.attachment_bar import AttachmentBar
 from app.chat.attachments import stored
 from app.chat.composer import Composer
-from app.chat.context_meter import ContextMeter
 from app.chat.empty_page import EmptyPage
-from app.chat.model_picker import ModelPicker, StopLoading
+from app.chat.link_question import ask_to_open
 from app.chat.parameters.parameters_panel import ParametersPanel
 from app.chat.parameters.presets import Presets
 from app.chat.readable import readable_text
 from app.chat.remedies import ANSWER_PROBLEM, Remedies
 from app.chat.session import ChatSession
 from app.chat.token_counter import TokenCounter
+from app.chat.top_bar import TopBar
+from app.chat.transcript.footer import SPOKEN
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN
 from app.chat.transcript.transcript import Transcript
 from app.model_controller import ModelController
@@ -39,6 +41,7 @@ from app.problems import Problems
 from app.store.records import Message, Status
 from app.theme.theme import Theme
 from app.translation import tr
+from engine.messages import FinishReason
 from engine.text.reasoning import split_reasoning
 
 
@@ -66,10 +69,11 @@ class ChatPage(QWidget):
         self._problems = problems
         self._edited: Message | None = None
         self.remedies = Remedies(self, session, models, problems)
-        self.picker = ModelPicker(theme, models, self)
-        self.stop_loading = StopLoading(theme, models, self)
-        self.sidebar_button = QToolButton(self)
-        self.top_bar = QHBoxLayout()
+        self.top = TopBar(theme, models, self)
+        self.sidebar_button = self.top.sidebar_button
+        self.picker, self.meter = self.top.picker, self.top.meter
+        self.stop_loading = self.top.stop_loading
+        self.parameters_button = self.top.parameters_button
         self.transcript = Transcript(theme, self, background.run_in_background)
         self.empty = EmptyPage(theme, models, self)
         self.problem_stack = ProblemStack(problems, theme, self)
@@ -79,34 +83,12 @@ class ChatPage(QWidget):
         self.composer.show_attachments(self.attachments)
         self._presets = presets
         self._parameters: ParametersPanel | None = None
-        self.parameters_button = QToolButton(self)
-        self.meter = ContextMeter(theme, self)
         self.to_bottom = QToolButton(self.transcript)
         self._assemble()
         self._connect()
         self._show_path()
 
     def _assemble(self) -> None:
-        bar = QWidget(self)
-        bar.setObjectName("topBar")
-        bar.setLayout(self.top_bar)
-        self.top_bar.setContentsMargins(14, 8, 14, 8)
-        self.sidebar_button.setObjectName("quiet")
-        self.sidebar_button.setIconSize(QSize(18, 18))
-        self.sidebar_button.setToolTip(tr("Show the sidebar"))
-        self.sidebar_button.setAccessibleName(tr("Show the sidebar"))
-        self.sidebar_button.hide()
-        self.top_bar.addWidget(self.sidebar_button)
-        self.top_bar.addWidget(self.picker)
-        self.top_bar.addWidget(self.stop_loading)
-        self.top_bar.addStretch(1)
-        self.top_bar.addWidget(self.meter)
-        self.parameters_button.setObjectName("quiet")
-        self.parameters_button.setCheckable(True)
-        self.parameters_button.setIconSize(QSize(20, 20))
-        self.parameters_button.setToolTip(tr("Parameters"))
-        self.parameters_button.setAccessibleName(tr("Parameters"))
-        self.top_bar.addWidget(self.parameters_button)
         self.loading = QProgressBar(self)
         self.loading.setObjectName("loading")
         self.loading.setTextVisible(False)
@@ -134,7 +116,7 @@ class ChatPage(QWidget):
         layout = QVBoxLayout(self.main)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        layout.addWidget(bar)
+        layout.addWidget(self.top)
         layout.addWidget(self.loading)
         layout.addWidget(self.empty, 1)
         layout.addWidget(self.transcript, 1)
@@ -156,13 +138,14 @@ class ChatPage(QWidget):
         session.revealed.connect(transcript.scroll_to_message)
         session.progressed.connect(transcript.show_progress)
         session.started.connect(lambda _message: self._problems.clear(ANSWER_PROBLEM))
+        session.finished.connect(self._announce)
         session.busy_changed.connect(self._busy)
         transcript.versions = session.versions
         transcript.can_continue = session.can_continue
         transcript.action_requested.connect(self._act)
         transcript.version_requested.connect(lambda message, step: session.show_version(message.id, step))
         session.message_replaced.connect(transcript.replace)
-        transcript.link_activated.connect(self._ask_to_open)
+        transcript.link_activated.connect(lambda link: ask_to_open(link, self))
         transcript.at_bottom_changed.connect(lambda there: self.to_bottom.setVisible(not there))
         self.to_bottom.clicked.connect(transcript.scroll_to_bottom)
         self.composer.send_requested.connect(self._send)
@@ -185,13 +168,17 @@ class ChatPage(QWidget):
         if self._parameters is None:
             panel = ParametersPanel(self._theme, self._presets, self)
             panel.close_requested.connect(lambda: self.parameters_button.setChecked(False))
-            panel.changed.connect(self._session.set_parameters)
+            panel.changed.connect(self._parameters_changed)
             panel.show_values(self._session.parameters)
             panel.offer_reasoning(self._models.info is not None and self._models.info.has_reasoning_switch)
             self._columns.addWidget(panel)
             self._parameters = panel
             self.panel_made.emit(panel)
         return self._parameters
+
+    def _parameters_changed(self, values: dict[str, Any]) -> None:
+        self._session.set_parameters(values)
+        self.remedies.offer_its_model()
 
     # --- what the session says ---
 
@@ -232,6 +219,15 @@ class ChatPage(QWidget):
         error = message.details.get("error")
         if message.status is Status.FAILED and error is not None:
             self.remedies.offer(message, error)
+        elif message.details.get("reason") == FinishReason.CONTEXT_FULL.value and self._session.can_continue(message):
+            self.remedies.offer_room(message)
+
+    def _announce(self, message: Message) -> None:
+        """Tell screen readers what was answered: the text itself is painted, and none of them sees it."""
+        if message.conversation_id != self._session.conversation_id or not QAccessible.isActive():
+            return
+        words = readable_text(message)[:SPOKEN] or ending_of(message)
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self.transcript, words))
 
     def _show_context(self) -> None:
         """The ring: what the last measured answer on screen used."""
@@ -314,28 +310,10 @@ class ChatPage(QWidget):
             self._edited = None
             self.composer.end_edit()
 
-    def _ask_to_open(self, link: str) -> None:
-        """No link is followed unasked, and only to the web or to mail."""
-        url = QUrl(link)
-        if url.scheme() not in ("http", "https", "mailto"):
-            return
-        box = QMessageBox(self)
-        box.setIcon(QMessageBox.Icon.Question)
-        box.setWindowTitle(tr("Open a link"))
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setText(tr("Open this address in your browser?"))
-        box.setInformativeText(link)
-        box.setStandardButtons(QMessageBox.StandardButton.Open | QMessageBox.StandardButton.Cancel)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.accepted.connect(lambda: QDesktopServices.openUrl(url))
-        box.open()
-
     # --- looks ---
 
     def _apply_theme(self) -> None:
         self.to_bottom.setIcon(self._theme.icon("arrow-down", "text"))
-        self.sidebar_button.setIcon(self._theme.icon("sidebar"))
-        self.parameters_button.setIcon(self._theme.icon("sliders"))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.transcript and event.type() == QEvent.Type.Resize:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QElapsedTimer, QMimeData, QSize, Qt, Signal
+from PySide6.QtCore import QElapsedTimer, QEvent, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.line_edit import OF_THE_INPUT_METHOD
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -33,6 +34,7 @@ class ComposerEdit(QTextEdit):
     long_pasted = Signal(str)
     last_requested = Signal()
     lines_changed = Signal()
+    _composing = False  # on the class, because Qt sends events while it is being made
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,7 +45,6 @@ class ComposerEdit(QTextEdit):
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.document().setDocumentMargin(2)
-        self._composing = False
         self.document().documentLayout().documentSizeChanged.connect(self._fit)
         self._fit()
 
@@ -56,11 +57,17 @@ class ComposerEdit(QTextEdit):
         self._composing = bool(event.preeditString())
         super().inputMethodEvent(event)
 
+    def event(self, event: QEvent) -> bool:
+        if self._composing and event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()  # no key of an input method is a shortcut of the window
+            return True
+        return super().event(event)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self._composing and event.key() in OF_THE_INPUT_METHOD:
+            return  # it belongs to the input method
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             modifiers = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
-            if self._composing:
-                return  # this Enter belongs to the input method
             if modifiers == Qt.KeyboardModifier.ShiftModifier:
                 self.textCursor().insertBlock()
                 self.ensureCursorVisible()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
-    QLineEdit,
     QListView,
     QMenu,
     QStyle,
@@ -26,6 +25,7 @@ from app.chat.conversation_list_model import (
     PINNED_ROLE,
     ConversationListModel,
 )
+from app.line_edit import LineEdit
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -90,10 +90,16 @@ class _RowDelegate(QStyledItemDelegate):
         painter.restore()
 
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: Index) -> QWidget:
-        editor = QLineEdit(parent)
+        editor = LineEdit(parent)
         editor.setObjectName("rename")
         editor.setAccessibleName(tr("Title"))
         return editor
+
+    def eventFilter(self, editor: QObject, event: QEvent) -> bool:
+        """Keys that end the editing are left to an input method that composes."""
+        if isinstance(editor, LineEdit) and editor.is_composing and event.type() == QEvent.Type.KeyPress:
+            return False
+        return super().eventFilter(editor, event)
 
     def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
         editor.setGeometry(option.rect.adjusted(4, 1, -4, -1))

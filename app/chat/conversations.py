@@ -38,7 +38,7 @@ class Conversations(QObject):
 
     def rows(self) -> list[Conversation]:
         rows = [row for row in self._rows.values() if row.deleted_at is None]
-        return sorted(rows, key=lambda row: (not row.pinned, row.folder, -row.updated_at))
+        return sorted(rows, key=lambda row: (not row.pinned, not row.folder, row.folder, -row.updated_at))
 
     def get(self, conversation_id: str) -> Conversation | None:
         return self._rows.get(conversation_id)
@@ -104,6 +104,11 @@ class Conversations(QObject):
         """Out of the trash, for good."""
         self._rows.pop(conversation_id, None)
         self._store.call(lambda store: store.purge(conversation_id))
+
+    def empty_trash(self, days: int) -> None:
+        """Remove for good what has been in the trash for so many days."""
+        before = time.time() - days * 86_400
+        self._store.call(lambda store: store.empty_trash(before))
 
     def take_back(self, row: Conversation) -> None:
         """Out of the trash, back into the list."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from app.chat.attachments import prompt_text
+from app.chat.parameters.table import Answering
 from app.store.records import Message, Status
 from app.store.tree import ConversationTree
-from engine.messages import ChatMessage, FinishReason
+from engine.messages import ChatMessage, FinishReason, GenerationRequest
 from engine.text.reasoning import split_reasoning
 
 SUMMARY = "summary_before"  # in a message's details: what stands for everything before it
@@ -38,6 +39,22 @@ def prompt_messages(path: Iterable[Message]) -> Iterator[ChatMessage]:
         if message is messages[starts[-1] if starts else 0] and SUMMARY in message.details:
             content = f"(Summary of our conversation so far: {message.details[SUMMARY]})\n\n{content}"
         yield ChatMessage(message.role, content)  # type: ignore[arg-type]
+
+
+def generation_request(path: Iterable[Message], parameters: Answering, request_id: str) -> GenerationRequest:
+    """What the engine is asked to answer a path that ends with the owner's message."""
+    history = tuple(prompt_messages(path))
+    if parameters.system_prompt:
+        history = (ChatMessage("system", parameters.system_prompt), *history)
+    return GenerationRequest(
+        request_id,
+        history,
+        parameters.sampling,
+        max_tokens=parameters.max_tokens,
+        stop=parameters.stop,
+        overflow=parameters.overflow,
+        reasoning=parameters.reasoning,
+    )
 
 
 def first_kept(path: list[Message]) -> Message | None:

@@ -6,6 +6,8 @@ from app.chat.markdown.parser import parse
 from app.store.records import Message
 from engine.text.reasoning import split_reasoning
 
+OPENED = ("http://", "https://", "mailto:")
+
 
 def readable_text(message: Message) -> str:
     """The owner's words as typed; of an answer what the reader sees, without marks, code exactly as it is."""
@@ -13,6 +15,17 @@ def readable_text(message: Message) -> str:
         return message.content
     source = split_reasoning(message.content).said
     return _Plain().text(source)
+
+
+def links(message: Message) -> list[str]:
+    """Addresses that an answer's links and pictures name, each once, in order; only those that can be opened."""
+    found: dict[str, None] = {}
+    for token in parse(split_reasoning(message.content).said):
+        for child in token.children or ():
+            address = str(child.attrGet("href") or child.attrGet("src") or "")
+            if address.lower().startswith(OPENED):
+                found[address] = None
+    return list(found)
 
 
 class _Plain:

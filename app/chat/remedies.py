@@ -34,33 +34,35 @@ class Remedies(QObject):
         self._problems = problems
 
     def offer_its_model(self) -> None:
-        """A conversation that was held with another model can have it back."""
+        """A conversation that was held with another model, or asks for another context, can have it."""
         self._problems.clear(MODEL_PROBLEM)
+        models, info = self._models, self._models.info
+        if info is None or models.loading_path is not None:
+            return
         held = [message.details for message in self._session.path() if message.details.get("model_path")]
-        info = self._models.info
-        if not held or info is None or self._models.loading_path is not None:
+        context = self._session.parameters.get("context_length", 0)
+        if held and held[-1]["model_path"] != info.path and Path(held[-1]["model_path"]).is_file():
+            path, name = held[-1]["model_path"], held[-1].get("model", "")
+            load = Action(tr("Load {name}", name=name), lambda: models.load(path, context), primary=True)
+            words = tr("This conversation was held with {name}; now {other} answers.", name=name, other=info.name)
+        elif context and context not in (info.context_length, models.asked_context):
+            count = f"{context:,}"
+            again = tr("Load with {count} tokens of context", count=count)
+            load = Action(again, lambda: models.load(info.path, context), primary=True)
+            words = tr(
+                "This conversation asks for a context of {count} tokens; the model was loaded with {other}.",
+                count=count,
+                other=f"{info.context_length:,}",
+            )
+        else:
             return
-        path, name = held[-1]["model_path"], held[-1].get("model", "")
-        if path == info.path or not Path(path).is_file():
-            return
-        load = Action(tr("Load {name}", name=name), lambda: self._models.load(path), primary=True)
-        words = tr("This conversation was held with {name}; now {other} answers.", name=name, other=info.name)
         self._problems.show(Problem(MODEL_PROBLEM, words, actions=(load,), serious=False))
 
     def offer(self, message: Message, error: dict[str, str]) -> None:
         """The visible choice where a prompt is longer than the context; for other errors, another try."""
+        actions: tuple[Action, ...]
         if error["kind"] == "ContextOverflowError":
-            trim = Action(
-                tr("Leave out the oldest messages"),
-                lambda: self._session.regenerate(message.id, Overflow.TRIM_OLDEST),
-                primary=True,
-            )
-            longer = self._longer_context()
-            more = (Action(tr("Load with {count} tokens of context", count=f"{longer:,}"), self._grow_context),)
-            summarise = Action(tr("Summarise the oldest messages"), lambda: self.summarise_requested.emit(message))
-            shorter = (summarise,) if self._can_summarise(message) else ()
-            stop = Action(tr("Stop here"), lambda: None)
-            actions: tuple[Action, ...] = (trim, *shorter, *(more if longer else ()), stop)
+            actions = self._ways_to_room(message)
         elif error["kind"] == "FileChangedError":  # it would fail again and again until then
             actions = (Action(tr("Load the model again"), self._models.reload, primary=True),)
         else:
@@ -76,6 +78,34 @@ class Remedies(QObject):
                 actions,
             )
         )
+
+    def offer_room(self, message: Message) -> None:
+        """An answer that filled the context in the middle of a sentence: the same choice, to go on with it."""
+        self._problems.show(
+            Problem(
+                ANSWER_PROBLEM,
+                tr("The context is full, so the answer ended here."),
+                tr("Its text is kept."),
+                tr("Make room, and the answer goes on."),
+                self._ways_to_room(message),
+                serious=False,
+            )
+        )
+
+    def _ways_to_room(self, message: Message) -> tuple[Action, ...]:
+        def trim() -> None:
+            if message.content:
+                self._session.continue_answer(message.id, Overflow.TRIM_OLDEST)
+            else:
+                self._session.regenerate(message.id, Overflow.TRIM_OLDEST)
+
+        actions = [Action(tr("Leave out the oldest messages"), trim, primary=True)]
+        if self._can_summarise(message):
+            words = tr("Summarise the oldest messages")
+            actions.append(Action(words, lambda: self.summarise_requested.emit(message)))
+        if longer := self._longer_context():
+            actions.append(Action(tr("Load with {count} tokens of context", count=f"{longer:,}"), self._grow_context))
+        return (*actions, Action(tr("Stop here"), lambda: None))
 
     def _can_summarise(self, message: Message) -> bool:
         tree = self._session.tree

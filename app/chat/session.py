@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
@@ -12,11 +12,11 @@ from app.chat.answers import Answers
 from app.chat.conversations import Conversations
 from app.chat.generation import Generation
 from app.chat.parameters.table import answering
-from app.chat.prompting import SUMMARY, can_continue, prompt_messages
+from app.chat.prompting import SUMMARY, can_continue, generation_request
 from app.store.records import Message, Status, new_id
 from app.store.store_thread import StoreThread
 from app.store.tree import ConversationTree
-from engine.messages import ChatMessage, GenerationRequest, Overflow
+from engine.messages import Overflow
 
 
 class ChatSession(QObject):
@@ -175,7 +175,7 @@ class ChatSession(QObject):
             self._remove(message_id)
         self._answer(parent, overflow)
 
-    def continue_answer(self, message_id: str) -> None:
+    def continue_answer(self, message_id: str, overflow: Overflow = Overflow.ASK) -> None:
         """Go on with an answer that ended before its end; its text stays and grows."""
         tree = self._tree
         if tree is None or self.is_busy or not can_continue(tree, message_id):
@@ -185,7 +185,7 @@ class ChatSession(QObject):
         message.details.pop("error", None)
         self._put([message])
         self.message_replaced.emit(message)
-        self._request(message, answer_prefix=message.content)
+        self._request(message, overflow, answer_prefix=message.content)
 
     def regenerate_last(self) -> None:
         last = self._tree.last() if self._tree is not None else None
@@ -280,23 +280,13 @@ class ChatSession(QObject):
 
     def _request(self, answer: Message, overflow: Overflow = Overflow.ASK, answer_prefix: str = "") -> None:
         """Have the engine write (on) an answer."""
-        tree, parameters = self._tree, answering(self.parameters)
+        tree = self._tree
         assert tree is not None and answer.parent_id is not None
-        history = tuple(prompt_messages(tree.path_to(answer.parent_id)))
-        if parameters.system_prompt:
-            history = (ChatMessage("system", parameters.system_prompt), *history)
-        request = GenerationRequest(
-            answer.id,
-            history,
-            parameters.sampling,
-            max_tokens=parameters.max_tokens,
-            stop=parameters.stop,
-            overflow=overflow,
-            answer_prefix=answer_prefix,
-            reasoning=parameters.reasoning,
-        )
+        request = generation_request(tree.path_to(answer.parent_id), answering(self.parameters), answer.id)
+        if overflow is not Overflow.ASK:
+            request = replace(request, overflow=overflow)
         self._trees[tree.conversation_id] = tree
-        self._answers.begin(request, answer)
+        self._answers.begin(replace(request, answer_prefix=answer_prefix), answer)
         self.busy_changed.emit(True)
         self.started.emit(answer)
 
@@ -315,7 +305,7 @@ class ChatSession(QObject):
         return removed
 
     def _put(self, messages: Iterable[Message]) -> None:
-        copies = [_copy(message) for message in messages]
+        copies = [message.copy() for message in messages]
         if copies:
             self._store.call(lambda store: store.put_messages(copies))
 
@@ -341,10 +331,3 @@ class ChatSession(QObject):
             self.message_changed.emit(message)
             self.busy_changed.emit(self.is_busy)
         self.finished.emit(message)
-
-
-def _copy(message: Message) -> Message:
-    """The row as it is now, for the store's thread."""
-    copy = Message(**{field.name: getattr(message, field.name) for field in fields(Message)})
-    copy.details = dict(message.details)
-    return copy

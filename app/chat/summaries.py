@@ -87,4 +87,7 @@ class Summaries(QObject):
             self._problems.show(Problem.from_info(PROBLEM, error))
             return
         self._session.put_summary(kept, summary)
-        self._session.regenerate(answer.id)
+        if answer.content:  # it had begun when the context was full
+            self._session.continue_answer(answer.id)
+        else:
+            self._session.regenerate(answer.id)

@@ -36,6 +36,7 @@ class FirstRunPage(QScrollArea):
         self._theme = theme
         self._found: FirstLook | None = None
         self.setObjectName("page")
+        self.setAccessibleName(tr("Welcome to Tessera"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setAlignment(Qt.AlignmentFlag.AlignHCenter)

@@ -10,6 +10,8 @@ from app.translation import tr
 from engine.hub.catalogue import read_catalogue
 from engine.hub.recommend import CACHE_SHARE, GB, SYSTEM_BYTES, Memories, Recommendation, recommend
 
+GiB = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -54,7 +56,7 @@ def look(data: Path) -> FirstLook:
 
 def memory_fact(ram: int) -> Fact:
     largest = max(0.0, (ram - SYSTEM_BYTES) / CACHE_SHARE / GB)
-    words = tr("{memory} GB of memory: model files up to about {largest} GB can run.", memory=f"{ram / GB:.0f}",
+    words = tr("{memory} GiB of memory: model files up to about {largest} GB can run.", memory=f"{ram / GiB:.0f}",
                largest=f"{largest:.0f}")  # fmt: skip
     return Fact(tr("Memory"), words, good=largest >= 4)
 
@@ -73,11 +75,11 @@ def gpu_fact(card: tuple[str, int] | None, *, usable: bool) -> Fact:
     if card is None:
         return Fact(title, tr("No NVIDIA card was found. Models run on the processor, which is fine for small ones."))
     name, memory = card
-    size = f"{memory / GB:.0f}"
+    size = f"{memory / GiB:.0f}"
     if usable:
-        words = tr("{name} with {size} GB: models run on it, and larger ones on it and the processor together.",
+        words = tr("{name} with {size} GiB: models run on it, and larger ones on it and the processor together.",
                    name=name, size=size)  # fmt: skip
         return Fact(title, words)
-    words = tr("{name} with {size} GB could help, but GPU support is not installed yet (Settings, Help).",
+    words = tr("{name} with {size} GiB could help, but GPU support is not installed yet (Settings, Help).",
                name=name, size=size)  # fmt: skip
     return Fact(title, words, good=False)

@@ -19,6 +19,7 @@ class HelpPage(QScrollArea):
         super().__init__(parent)
         self._theme = theme
         self.setObjectName("page")
+        self.setAccessibleName(title)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setAlignment(Qt.AlignmentFlag.AlignHCenter)

@@ -28,6 +28,7 @@ class CardView(QScrollArea):
     ) -> None:
         super().__init__(parent)
         self.setObjectName("page")
+        self.setAccessibleName(tr("Model"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -21,6 +21,7 @@ class DownloadsPage(QScrollArea):
     def __init__(self, theme: Theme, library: LibraryController, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("page")
+        self.setAccessibleName(tr("Downloads"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self._theme, self._library = theme, library

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.library.discover_page import DiscoverPage
 from app.library.downloads_page import DownloadsPage
@@ -38,14 +38,12 @@ class LibraryPage(QWidget):
         head.setSpacing(4)
         head.addWidget(title)
         head.addSpacing(16)
-        group = QButtonGroup(self)
         for key, words in (("models", tr("My models")), ("discover", tr("Discover")), ("downloads", tr("Downloads"))):
             tab = QPushButton(words, self)
             tab.setObjectName("tab")
             tab.setCheckable(True)
             tab.setFocusPolicy(Qt.FocusPolicy.TabFocus)
             tab.clicked.connect(lambda _=False, key=key: self.show_tab(key))
-            group.addButton(tab)
             head.addWidget(tab)
             self.tabs[key] = tab
         head.addStretch(1)
@@ -78,7 +76,8 @@ class LibraryPage(QWidget):
             self.pages[key] = self._factories[key]()
             self.stack.addWidget(self.pages[key])
         self.stack.setCurrentWidget(self.pages[key])
-        self.tabs[key].setChecked(True)
+        for name, tab in self.tabs.items():  # no button group: it would take all but one out of the Tab order
+            tab.setChecked(name == key)
         self.pages[key].setFocus()
         return self.pages[key]
 

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
-    QLineEdit,
     QMenu,
     QPushButton,
     QScrollArea,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.line_edit import LineEdit
 from app.model_controller import ModelController
 from app.preferences.link_row import LinkRow
 from app.preferences.setting_row import SettingRow
@@ -82,7 +82,7 @@ class PreferencesPage(QScrollArea):
     def _head(self) -> QHBoxLayout:
         title = QLabel(tr("Settings"), self)
         title.setObjectName("pageTitle")
-        self.search = QLineEdit(self)
+        self.search = LineEdit(self)
         self.search.setPlaceholderText(tr("Search settings"))
         self.search.setAccessibleName(tr("Search settings"))
         self.search.setClearButtonEnabled(True)
@@ -254,3 +254,4 @@ class PreferencesPage(QScrollArea):
 
     def _apply_theme(self) -> None:
         self.more.setIcon(self._theme.icon("more"))
+        self.search.set_clear_icon(self._theme.icon("close"))

@@ -112,7 +112,7 @@ class SettingRow(QWidget):
             spin = QSpinBox(self)
             spin.setRange(int(setting.minimum or 0), int(min(setting.maximum or 2**31 - 1, 2**31 - 1)))
             if setting.default == 0 and setting.minimum == 0:
-                spin.setSpecialValueText(tr("Automatic"))
+                spin.setSpecialValueText(tr(setting.zero))
             spin.setMinimumWidth(120)
             spin.lineEdit().setTextMargins(6, 0, 0, 0)  # the stylesheet's padding does not reach it
             spin.setKeyboardTracking(False)

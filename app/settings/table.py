@@ -25,6 +25,7 @@ class Setting:
     needs_restart: bool = False
     needs_reload: bool = False  # takes effect when the model is loaded the next time
     shown: bool = True
+    zero: str = "Automatic"  # what 0 means, where it is the default
     renamed_from: tuple[str, ...] = field(default=())
 
     def problem(self, value: Any) -> str:
@@ -44,7 +45,8 @@ class Setting:
         return ""
 
 
-GENERAL, APPEARANCE, ENGINE, CHAT, HUB = "General", "Appearance", "Engine", "Chat", "Hub"
+GENERAL, APPEARANCE, ENGINE, CHAT = "General", "Appearance", "Engine", "Chat"
+NETWORK, PRIVACY = "Network", "Privacy"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -140,35 +142,28 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "hub_endpoint",
         "",
-        HUB,
+        NETWORK,
         "Hub address",
         "Where models are searched and fetched, for instance a mirror. Empty: HF_ENDPOINT, or huggingface.co.",
     ),
     Setting(
         "hub_proxy",
         "",
-        HUB,
+        NETWORK,
         "Proxy",
         "As http://user:password@host:port. Empty: the system's; “none”: no proxy at all.",
     ),
     Setting(
         "hub_ca_file",
         "",
-        HUB,
+        NETWORK,
         "Additional certificates",
         "A PEM file, for companies whose proxy signs its own certificates.",
     ),
     Setting(
-        "hub_offline",
-        False,
-        HUB,
-        "Offline mode",
-        "Ask nothing of the network, whatever is pressed.",
-    ),
-    Setting(
         "download_parallel",
         2,
-        HUB,
+        NETWORK,
         "Downloads at the same time",
         "The others wait in the queue.",
         minimum=1,
@@ -177,7 +172,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "download_limit",
         0,
-        HUB,
+        NETWORK,
         "Speed limit",
         "For all downloads together, in kB per second. Automatic: as fast as it goes.",
         minimum=0,
@@ -192,6 +187,23 @@ SETTINGS: tuple[Setting, ...] = (
         "placements out; it makes nothing faster.",
         choices=(("auto", "Automatic"), ("cpu", "None"), ("cuda", "NVIDIA GPU"), ("emulated", "Emulated")),
         needs_reload=True,
+    ),
+    Setting(
+        "hub_offline",
+        False,
+        PRIVACY,
+        "Offline mode",
+        "Ask nothing of the network, whatever is pressed.",
+    ),
+    Setting(
+        "trash_days",
+        0,
+        PRIVACY,
+        "Empty the trash",
+        "Days after which deleted conversations are removed for good, when Tessera starts.",
+        minimum=0,
+        maximum=3650,
+        zero="Never",
     ),
     Setting("gpu_budget", 0, ENGINE, "GPU memory", "MiB that may be used on the GPU; 0: recommended.", shown=False),
     Setting("shown_machine", "", ENGINE, "Shown machine", "The GPU that the memory page shows.", shown=False),

@@ -79,6 +79,11 @@ class ConversationStore:
         with self._transaction() as connection:
             connection.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
 
+    def empty_trash(self, before: float) -> None:
+        """Remove for good what was deleted before a moment (seconds since the epoch)."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM conversations WHERE deleted_at < ?", (before,))
+
     # --- messages ---
 
     def messages(self, conversation_id: str) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -37,6 +37,10 @@ class Message:
     status: Status = Status.COMPLETE
     selected: bool = True
     details: dict[str, Any] = field(default_factory=dict)
+
+    def copy(self) -> Message:
+        """The row as it is now, for another thread."""
+        return replace(self, details=dict(self.details))
 
 
 @dataclass(slots=True)

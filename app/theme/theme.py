@@ -64,6 +64,8 @@ class Theme(QObject):
         font.setPixelSize(pixels)
         font.setStyleHint(QFont.StyleHint.Monospace)
         font.setFixedPitch(True)
+        for feature in ("liga", "calt"):  # code is read letter by letter: <= is two characters
+            font.setFeature(QFont.Tag(feature), 0)
         return font
 
     def _system(self) -> str:

@@ -880,6 +880,10 @@
       <translation>回答到此结束。</translation>
     </message>
     <message>
+      <source>The answer was ended, and what it needed was stopped.</source>
+      <translation>回答已结束，所用的进程已停止。</translation>
+    </message>
+    <message>
       <source>The answer was ended.</source>
       <translation>回答已结束。</translation>
     </message>
@@ -1002,6 +1006,10 @@
     <message>
       <source>The grammar cannot be used: {}.</source>
       <translation>无法使用该语法：{0}。</translation>
+    </message>
+    <message>
+      <source>The grammar takes too long to follow from here.</source>
+      <translation>从这里开始，遵循语法所需的时间过长。</translation>
     </message>
     <message>
       <source>The header speaks of {} layers, and tensors of {} are there.</source>
@@ -1372,6 +1380,10 @@
       <translation>请写成 256MiB 或 6GiB 的形式。</translation>
     </message>
     <message>
+      <source>Write it with fewer optional or repeated parts that begin alike.</source>
+      <translation>减少开头相同的可选或重复部分。</translation>
+    </message>
+    <message>
       <source>Writes well in European languages; a favourite for stories and dialogue.</source>
       <translation>擅长欧洲语言写作；常用于故事与对话。</translation>
     </message>
@@ -1556,10 +1568,6 @@
       <translation>{0} 秒内没有完成</translation>
     </message>
     <message>
-      <source>it has no rule named root</source>
-      <translation>没有名为 root 的规则</translation>
-    </message>
-    <message>
       <source>it is larger than {} rules or {} characters</source>
       <translation>超过了 {0} 条规则或 {1} 个字符</translation>
     </message>
@@ -1594,6 +1602,10 @@
     <message>
       <source>it stopped answering</source>
       <translation>不再响应</translation>
+    </message>
+    <message>
+      <source>it takes too long to read</source>
+      <translation>读取它所需的时间过长</translation>
     </message>
     <message>
       <source>its certificate is not trusted (a company proxy needs its own certificate file)</source>
@@ -1694,6 +1706,10 @@
     <message>
       <source>pip install {}</source>
       <translation>pip install {}</translation>
+    </message>
+    <message>
+      <source>products and attention from memory</source>
+      <translation type="unfinished" />
     </message>
     <message>
       <source>products of {}</source>
@@ -2472,12 +2488,20 @@
       <translation>“{0}”与“{1}.attn_kv_a_mqa.weight”没有为头的某一部分留下值</translation>
     </message>
     <message>
+      <source>“{}” and “{}” in {} leave nothing</source>
+      <translation>{2} 中的“{0}”与“{1}”没有留下任何可能</translation>
+    </message>
+    <message>
       <source>“{}” can be {}, not {}.</source>
       <translation>“{0}”可以是 {1}，而不是 {2}。</translation>
     </message>
     <message>
       <source>“{}” holds a value that is not above zero</source>
       <translation>“{0}”含有不大于零的值</translation>
+    </message>
+    <message>
+      <source>“{}” in {} has a value of the wrong kind</source>
+      <translation>{1} 中“{0}”的值类型不对</translation>
     </message>
     <message>
       <source>“{}” in {} is not supported</source>

@@ -4,18 +4,6 @@
   <context>
     <name>Tessera</name>
     <message>
-      <source>({speed} predicted for the emulated card)</source>
-      <translation>（为模拟显卡预测 {speed}）</translation>
-    </message>
-    <message>
-      <source>({speed} predicted)</source>
-      <translation>（预测 {speed}）</translation>
-    </message>
-    <message>
-      <source>({speed} simulated)</source>
-      <translation>（模拟 {speed}）</translation>
-    </message>
-    <message>
       <source>, {active} active</source>
       <translation>，其中激活 {active}</translation>
     </message>
@@ -26,6 +14,10 @@
     <message>
       <source>A PEM file, for companies whose proxy signs its own certificates.</source>
       <translation>PEM 文件，用于代理自行签发证书的公司网络。</translation>
+    </message>
+    <message>
+      <source>A download failed: {name}</source>
+      <translation>下载失败：{name}</translation>
     </message>
     <message>
       <source>A download of {size}.</source>
@@ -100,6 +92,10 @@
       <translation>第一次回答之后，在空闲时请模型为对话拟定标题。</translation>
     </message>
     <message>
+      <source>After these thoughts no answer came.</source>
+      <translation>思考之后没有给出回答。</translation>
+    </message>
+    <message>
       <source>All settings have their defaults again.</source>
       <translation>所有设置已恢复默认值。</translation>
     </message>
@@ -150,6 +146,10 @@
     <message>
       <source>Ask nothing of the network, whatever is pressed.</source>
       <translation>无论按下什么，都不访问网络。</translation>
+    </message>
+    <message>
+      <source>Ask what to do</source>
+      <translation>询问如何处理</translation>
     </message>
     <message>
       <source>Asked at {address}.</source>
@@ -380,6 +380,10 @@
       <translation>深色</translation>
     </message>
     <message>
+      <source>Days after which deleted conversations are removed for good, when Tessera starts.</source>
+      <translation>删除的对话在多少天后于 Tessera 启动时彻底移除。</translation>
+    </message>
+    <message>
       <source>Decode</source>
       <translation>解码</translation>
     </message>
@@ -468,6 +472,10 @@
       <translation>下载</translation>
     </message>
     <message>
+      <source>Downloaded: {name}</source>
+      <translation>已下载：{name}</translation>
+    </message>
+    <message>
       <source>Downloading</source>
       <translation>下载中</translation>
     </message>
@@ -506,6 +514,10 @@
     <message>
       <source>Editing: sending makes a new version, the old one is kept.</source>
       <translation>正在编辑：发送后生成新版本，旧版本会保留。</translation>
+    </message>
+    <message>
+      <source>Empty the trash</source>
+      <translation>清空回收站</translation>
     </message>
     <message>
       <source>Emulated</source>
@@ -720,10 +732,6 @@
       <translation>惩罚所考察的最近词元数量。</translation>
     </message>
     <message>
-      <source>Hub</source>
-      <translation>模型库</translation>
-    </message>
-    <message>
       <source>Hub address</source>
       <translation>模型库地址</translation>
     </message>
@@ -820,6 +828,10 @@
       <translation>这里会显示它的文件，以及哪些能在本机运行。</translation>
     </message>
     <message>
+      <source>Its text is kept.</source>
+      <translation>文字已保留。</translation>
+    </message>
+    <message>
       <source>JSON schema</source>
       <translation>JSON 模式</translation>
     </message>
@@ -882,6 +894,10 @@
     <message>
       <source>Leave in place</source>
       <translation>留在原处</translation>
+    </message>
+    <message>
+      <source>Leave out the oldest</source>
+      <translation>略去最早的消息</translation>
     </message>
     <message>
       <source>Leave out the oldest messages</source>
@@ -990,6 +1006,10 @@
     <message>
       <source>Lower the budget to {size}</source>
       <translation>将预算降到 {size}</translation>
+    </message>
+    <message>
+      <source>Make room, and the answer goes on.</source>
+      <translation>腾出空间后，回答会继续。</translation>
     </message>
     <message>
       <source>Makes tokens that were used lately less likely. 1 does nothing.</source>
@@ -1120,6 +1140,14 @@
       <translation>仅受限和私有仓库需要。它保存在系统的密钥环中，只发送到此地址，绝不发往别处。</translation>
     </message>
     <message>
+      <source>Network</source>
+      <translation>网络</translation>
+    </message>
+    <message>
+      <source>Never</source>
+      <translation>从不</translation>
+    </message>
+    <message>
       <source>New conversation</source>
       <translation>新对话</translation>
     </message>
@@ -1128,12 +1156,20 @@
       <translation>最新</translation>
     </message>
     <message>
+      <source>Next message</source>
+      <translation>下一条消息</translation>
+    </message>
+    <message>
       <source>No NVIDIA card was found. Models run on the processor, which is fine for small ones.</source>
       <translation>没有找到 NVIDIA 显卡。模型在处理器上运行，小模型没有问题。</translation>
     </message>
     <message>
       <source>No address for updates is set under Settings, General, so nobody is asked.</source>
       <translation>“设置 → 常规”中没有填写更新地址，因此不会向任何人查询。</translation>
+    </message>
+    <message>
+      <source>No answer came.</source>
+      <translation>没有给出回答。</translation>
     </message>
     <message>
       <source>No model is loaded, so nobody can answer.</source>
@@ -1378,6 +1414,14 @@
     <message>
       <source>Previous 7 days</source>
       <translation>过去 7 天</translation>
+    </message>
+    <message>
+      <source>Previous message</source>
+      <translation>上一条消息</translation>
+    </message>
+    <message>
+      <source>Privacy</source>
+      <translation>隐私</translation>
     </message>
     <message>
       <source>Problem</source>
@@ -1844,6 +1888,10 @@
       <translation>顶部的按钮列出本机上的模型。</translation>
     </message>
     <message>
+      <source>The context is full, so the answer ended here.</source>
+      <translation>上下文已满，回答到此结束。</translation>
+    </message>
+    <message>
       <source>The data in {path} was written by a newer version of Tessera.</source>
       <translation>{path} 中的数据由更新版本的 Tessera 写入。</translation>
     </message>
@@ -1988,6 +2036,10 @@
       <translation>这台电脑</translation>
     </message>
     <message>
+      <source>This conversation asks for a context of {count} tokens; the model was loaded with {other}.</source>
+      <translation>此对话需要 {count} 个词元的上下文，而模型是以 {other} 个词元加载的。</translation>
+    </message>
+    <message>
       <source>This conversation was held with {name}; now {other} answers.</source>
       <translation>此对话使用的是 {name}，现在由 {other} 回答。</translation>
     </message>
@@ -2006,6 +2058,10 @@
     <message>
       <source>This processor lacks AVX2, so answers will be slow.</source>
       <translation>这个处理器缺少 AVX2，回答会很慢。</translation>
+    </message>
+    <message>
+      <source>Thought briefly</source>
+      <translation>短暂思考</translation>
     </message>
     <message>
       <source>Thought for {seconds}</source>
@@ -2076,12 +2132,16 @@
       <translation>概率低于最可能词元此比例的词元会被排除。</translation>
     </message>
     <message>
+      <source>Tokens this conversation may span. Another length than the loaded one means loading the model again.</source>
+      <translation>此对话可用的词元数。与已加载的长度不同时，需要重新加载模型。</translation>
+    </message>
+    <message>
       <source>Told to the model before everything else: who it is, how it should answer.</source>
       <translation>最先告诉模型的内容：它是谁，应如何回答。</translation>
     </message>
     <message>
-      <source>Tool call (not executed)</source>
-      <translation>工具调用（未执行）</translation>
+      <source>Tool call that cannot be read (not executed)</source>
+      <translation>无法读取的工具调用（未执行）</translation>
     </message>
     <message>
       <source>Tool call: {name} (not executed)</source>
@@ -2220,6 +2280,14 @@
       <translation>更改在关闭 Tessera 之前有效。</translation>
     </message>
     <message>
+      <source>Whatever is left out is said under the answer.</source>
+      <translation>略去的内容会在回答下方说明。</translation>
+    </message>
+    <message>
+      <source>When the context is full</source>
+      <translation>上下文已满时</translation>
+    </message>
+    <message>
       <source>Where everything is</source>
       <translation>一切所在之处</translation>
     </message>
@@ -2284,6 +2352,10 @@
       <translation>您的对话和正在写的内容都在。没有向任何人发送任何东西。</translation>
     </message>
     <message>
+      <source>Your message</source>
+      <translation>您的消息</translation>
+    </message>
+    <message>
       <source>Your message is still in the box.</source>
       <translation>你的消息仍在输入框中。</translation>
     </message>
@@ -2294,6 +2366,10 @@
     <message>
       <source>a new one each time</source>
       <translation>每次不同</translation>
+    </message>
+    <message>
+      <source>as in the settings</source>
+      <translation>按设置</translation>
     </message>
     <message>
       <source>blk.{layer} expert {number}</source>
@@ -2676,8 +2752,12 @@
       <translation>{gpu} 与 {cpu}</translation>
     </message>
     <message>
-      <source>{memory} GB of memory: model files up to about {largest} GB can run.</source>
-      <translation>{memory} GB 内存：可运行约 {largest} GB 以内的模型文件。</translation>
+      <source>{measured} ({predicted})</source>
+      <translation>{measured}（{predicted}）</translation>
+    </message>
+    <message>
+      <source>{memory} GiB of memory: model files up to about {largest} GB can run.</source>
+      <translation>{memory} GiB 内存：可运行约 {largest} GB 以内的模型文件。</translation>
     </message>
     <message>
       <source>{middle}, at most {longest}</source>
@@ -2688,12 +2768,12 @@
       <translation>{name} 将移入回收站。</translation>
     </message>
     <message>
-      <source>{name} with {size} GB could help, but GPU support is not installed yet (Settings, Help).</source>
-      <translation>{name}，{size} GB 可以提供帮助，但尚未安装 GPU 支持（设置，帮助）。</translation>
+      <source>{name} with {size} GiB could help, but GPU support is not installed yet (Settings, Help).</source>
+      <translation>{name}，{size} GiB 可以提供帮助，但尚未安装 GPU 支持（设置，帮助）。</translation>
     </message>
     <message>
-      <source>{name} with {size} GB: models run on it, and larger ones on it and the processor together.</source>
-      <translation>{name}，{size} GB：模型在显卡上运行，更大的模型由显卡和处理器共同运行。</translation>
+      <source>{name} with {size} GiB: models run on it, and larger ones on it and the processor together.</source>
+      <translation>{name}，{size} GiB：模型在显卡上运行，更大的模型由显卡和处理器共同运行。</translation>
     </message>
     <message>
       <source>{name}, {cores} cores. It has what fast answers need.</source>
@@ -2742,6 +2822,18 @@
     <message>
       <source>{size}, {speed} predicted</source>
       <translation>{size}，预测 {speed}</translation>
+    </message>
+    <message>
+      <source>{speed} predicted</source>
+      <translation>预测 {speed}</translation>
+    </message>
+    <message>
+      <source>{speed} predicted for the emulated card</source>
+      <translation>为模拟显卡预测 {speed}</translation>
+    </message>
+    <message>
+      <source>{speed} simulated</source>
+      <translation>模拟 {speed}</translation>
     </message>
     <message>
       <source>{speed} tok/s</source>

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtWidgets import QApplication, QLineEdit
 
 from app.chat.conversation_list_model import ID_ROLE, Heading, grouped
 from app.chat.conversations import title_from
@@ -243,3 +245,39 @@ def test_a_conversation_offers_the_model_it_was_held_with(app, say, qtbot, data_
     qtbot.waitUntil(lambda: app.context.models.info.path == first.path)
     app.session.new()
     assert app.page.problem_stack.cards == []
+
+
+def test_renaming_waits_for_the_input_method(app, say, qtbot):
+    say("first")
+    listed = app.window.sidebar.list
+    listed.edit(listed.model().index(1))
+    editor = listed.findChild(QLineEdit)
+    editor.clear()
+    QApplication.sendEvent(editor, QInputMethodEvent("mu", []))
+    qtbot.keyClick(editor, Qt.Key.Key_Return)
+    assert titles(app) == ["first"]
+    commit = QInputMethodEvent("", [])
+    commit.setCommitString("木")
+    QApplication.sendEvent(editor, commit)
+    qtbot.keyClick(editor, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: titles(app) == ["木"])
+
+
+def test_the_trash_is_emptied_where_the_owner_wants_it(start, qtbot):
+    first = start()
+    conversations = first.context.conversations
+    for title in ("old", "new", "kept"):
+        conversations.create(title)
+    rows = {row.title: row for row in conversations.rows()}
+    for title in ("old", "new"):
+        conversations.delete(rows[title].id)
+    rows["old"].deleted_at -= 10 * 86_400
+    conversations._put(rows["old"])
+    first.context.settings.set("trash_days", 7)
+    first.context.close()
+    second = start()
+    trash = []
+    second.context.conversations.trash(trash.extend)
+    qtbot.waitUntil(lambda: bool(trash))
+    assert [row.title for row in trash] == ["new"]
+    assert [row.title for row in second.context.conversations.rows()] == ["kept"]

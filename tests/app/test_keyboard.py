@@ -1,102 +1,26 @@
-"""Everything is reached with the keyboard, and every control has a name."""
+"""Commands, shortcuts and the palette."""
 
 from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QAbstractSpinBox,
-    QApplication,
-    QComboBox,
-    QLineEdit,
-    QTextEdit,
-    QWidget,
-)
+from PySide6.QtGui import QInputMethodEvent, QKeySequence
+from PySide6.QtWidgets import QApplication, QWidget
 
 from app.command_palette import CommandPalette, Entry, matching, score
 from app.shortcuts_dialog import ShortcutsDialog
 from app.store.records import Status
-from engine.placement.hardware.catalogue import machine
-from tests.support.shapes import published_shape
-
-PAGES = ("chat", "preferences", "library", "memory")
-GiB = 1 << 30
 
 
 @pytest.fixture
 def chat(app, qtbot):
-    app.engine.answer = "<think>hm</think>\n\nAn answer\n\n```py\nx = 1\n```\n\n<tool_call>{}</tool_call>"
-    placement = app.context.placement
-    placement.read_shape = lambda _path: published_shape("qwen3-30b-a3b-q4_k_m")
-    placement.read_machine = lambda: (machine("Ryzen 7 7700X", None, 64 * GiB), True)
-    app.context.settings.set("shown_machine", "RTX 4070")
     app.session.send("Question")
     qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
-    app.page.parameters_button.setChecked(True)
     return app
 
 
-CONTROLS = (QAbstractButton, QLineEdit, QTextEdit, QComboBox, QAbstractSpinBox)
-
-
-def name_of(widget: QWidget) -> str:
-    text = widget.text() if isinstance(widget, QAbstractButton) else ""
-    return widget.accessibleName() or text
-
-
-def is_part(widget: QWidget) -> bool:
-    """A part of another control: the line of a spin box, Qt's own buttons."""
-    holders = QAbstractSpinBox | QComboBox | QLineEdit
-    return isinstance(widget.parent(), holders) or widget.objectName().startswith("qt_")
-
-
-def is_reached_by_arrows(widget: QWidget) -> bool:
-    """One of several exclusive buttons: Tab reaches the chosen one, the arrows the others."""
-    return isinstance(widget, QAbstractButton) and widget.group() is not None and not widget.isChecked()
-
-
-def shown(app, page: str, qtbot) -> list[QWidget]:
-    """The page's widgets, and the window's around it."""
-    app.window.show_page(page)
-    if page == "memory":
-        qtbot.waitUntil(lambda: app.context.placement.answer is not None)
-    return [widget for widget in app.window.findChildren(QWidget) if widget.isVisible() and not is_part(widget)]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_control_has_a_name_for_screen_readers(chat, page, qtbot):
-    unnamed = [
-        f"{type(widget).__name__} {widget.objectName()} in {type(widget.parent()).__name__}"
-        for widget in shown(chat, page, qtbot)
-        if (isinstance(widget, CONTROLS) or takes_tab(widget)) and not name_of(widget)
-    ]
-    assert unnamed == []
-
-
-def takes_tab(widget: QWidget) -> bool:
-    return widget.isEnabled() and bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_tab_comes_by_every_control(chat, page, qtbot):
-    widgets = shown(chat, page, qtbot)
-    wanted = {
-        widget
-        for widget in widgets
-        if isinstance(widget, CONTROLS) and widget.isEnabled() and not is_reached_by_arrows(widget)
-    }
-    chat.window.activateWindow()
-    qtbot.waitUntil(lambda: chat.window.isActiveWindow())
-    seen: set[QWidget] = set()
-    for _ in range(2 * len(widgets)):
-        chat.window.focusNextChild()
-        focused = QApplication.focusWidget()
-        while focused is not None:  # a spin box hands the focus to its line
-            seen.add(focused)
-            focused = focused.parentWidget()
-    assert [f"{type(widget).__name__} {name_of(widget)}" for widget in wanted - seen] == []
+def run(app, title: str) -> None:
+    next(command for command in app.window.commands if command.title == title).run()
 
 
 def test_no_key_means_two_things(app):
@@ -167,3 +91,64 @@ def test_answer_again_by_key(chat, qtbot):
     chat.engine.answer = "Another"
     chat.session.regenerate_last()
     qtbot.waitUntil(lambda: chat.session.path()[-1].content == "Another")
+
+
+def test_enter_of_an_input_method_runs_no_command(app, qtbot):
+    ran = []
+    palette = CommandPalette([Entry("拼音", "", lambda: ran.append(1))], app.window)
+    qtbot.addWidget(palette)
+    palette.show()
+    QApplication.sendEvent(palette.edit, QInputMethodEvent("pin", []))
+    qtbot.keyClick(palette.edit, Qt.Key.Key_Return)
+    assert ran == []
+    commit = QInputMethodEvent("", [])
+    commit.setCommitString("拼")
+    QApplication.sendEvent(palette.edit, commit)
+    qtbot.keyClick(palette.edit, Qt.Key.Key_Return)
+    assert ran == [1]
+
+
+def test_alt_and_arrows_go_from_message_to_message(chat, qtbot):
+    for number in range(6):
+        chat.engine.answer = f"Answer {number}. " * 120
+        chat.session.send(f"Question {number}")
+        qtbot.waitUntil(lambda: chat.session.path()[-1].status is Status.COMPLETE)
+    path, transcript = chat.session.path(), chat.page.transcript
+    chat.page.composer.setFocus()
+    seen = []
+    for _ in path:
+        run(chat, "Previous message")
+        seen.append(transcript._overlay.focused())
+        view = next(top for _, view, top in transcript.visible_messages() if view.message.id == seen[-1])
+        assert view >= 0 or transcript.verticalScrollBar().value() == 0
+    assert seen == [message.id for message in reversed(path)]
+    run(chat, "Next message")
+    assert transcript._overlay.focused() == path[1].id
+
+
+def test_a_button_that_gets_the_keyboard_comes_on_screen(chat, qtbot):
+    chat.engine.answer = "A long answer. " * 900
+    chat.session.send("More")
+    qtbot.waitUntil(lambda: chat.session.path()[-1].status is Status.COMPLETE)
+    transcript = chat.page.transcript
+    transcript.scroll_to_message(chat.session.path()[-1].id)
+    footer = transcript._overlay._footers[chat.session.path()[-1].id]
+    viewport = transcript.viewport()
+    assert footer.mapTo(viewport, footer.rect().topLeft()).y() > viewport.height()
+    footer.more.setFocus(Qt.FocusReason.TabFocusReason)
+    top = footer.more.mapTo(viewport, footer.more.rect().topLeft()).y()
+    assert 0 <= top <= viewport.height() - footer.more.height()
+
+
+def test_links_of_an_answer_are_in_its_menu(chat, qtbot):
+    chat.engine.answer = "See [one](https://one.example/a), ![two](http://two.example) and [no](file:///etc/passwd)."
+    chat.session.send("Links?")
+    qtbot.waitUntil(lambda: chat.session.path()[-1].status is Status.COMPLETE)
+    asked = []
+    chat.page.transcript.link_activated.disconnect()
+    chat.page.transcript.link_activated.connect(asked.append)
+    menu = chat.page.transcript._overlay._footers[chat.session.path()[-1].id].build_menu()
+    (submenu,) = [action.menu() for action in menu.actions() if action.menu() is not None]
+    assert [action.text() for action in submenu.actions()] == ["https://one.example/a", "http://two.example"]
+    submenu.actions()[0].trigger()
+    assert asked == ["https://one.example/a"]

@@ -30,6 +30,7 @@ FROM_TABLES = {
     "tr(entry.origin)",
     "tr(names[section])",
     "tr(setting.help)",
+    "tr(setting.zero)",
     "tr(setting.title)",
     "tr(self.setting.title)",
     "tr(setting.group)",

@@ -34,7 +34,7 @@ def calls_without_literals() -> list[str]:
 def _in_tables() -> Iterator[str]:
     for setting in SETTINGS:
         if setting.shown:
-            yield from (setting.title, setting.help, setting.group)
+            yield from (setting.title, setting.help, setting.group, setting.zero)
             yield from (words for _, words in setting.choices)
     for parameter in PARAMETERS:
         yield from (parameter.title, parameter.help, parameter.group)

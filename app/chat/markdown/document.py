@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 QUOTE = QTextBlockFormat.Property.UserProperty + 1  # depth of the quotation a block stands in
 RULE = QTextBlockFormat.Property.UserProperty + 2  # the block is a horizontal rule
 CODE = QTextBlockFormat.Property.UserProperty + 3  # the block is code inside a list or quotation
+BULLET = QTextBlockFormat.Property.UserProperty + 4  # the block begins an item of a bullet list
+INLINE_CODE = QTextCharFormat.Property.UserProperty + 5  # characters of code within a sentence
 
 LINE_HEIGHT = 135.0  # percent
 QUOTE_INDENT = 18
 INDENT = 26  # of each level of a list
+NO_MARKER = QTextListFormat.Style.ListStyleUndefined  # bullets are painted as decorations
 
 
 class ClosedDocument(QTextDocument):
@@ -142,6 +145,7 @@ class DocumentBuilder:
         block.setTopMargin(0 if self._empty else top)
         if self._state.quote:
             block.setLeftMargin(QUOTE_INDENT * self._state.quote)
+            block.setRightMargin(QUOTE_INDENT * self._state.quote)  # for scripts from right to left
             block.setProperty(QUOTE, self._state.quote)
         return block
 
@@ -153,6 +157,7 @@ class DocumentBuilder:
         level = state.levels[-1]
         block = self._block_format(self._style.item_gap if state.item_started else gap * 0.7)
         if state.item_started:
+            block.setProperty(BULLET, level.format.style() == NO_MARKER)
             self._new_block(block, self._body_format())
             if level.list is None:
                 level.list = self._cursor.createList(level.format)
@@ -209,7 +214,7 @@ class DocumentBuilder:
             form.setNumberSuffix(token.markup or ".")
             form.setStart(int(token.attrGet("start") or 1) if token.attrGet("start") is not None else 1)
         else:
-            form.setStyle(QTextListFormat.Style.ListDisc)
+            form.setStyle(NO_MARKER)
         return form
 
     def _table(self, tokens: list[Token], position: int) -> int:
@@ -359,7 +364,7 @@ class DocumentBuilder:
         form.setFont(self._style.code)
         form.setForeground(QColor(self._style.text))
         if background:
-            form.setBackground(QColor(self._style.inline_code_background))
+            form.setProperty(INLINE_CODE, True)
         return form
 
     def _inline_code(self, base: QTextCharFormat) -> QTextCharFormat:

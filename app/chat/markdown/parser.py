@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from app.chat.markdown.bare_links import use_bare_links
 from app.chat.markdown.math_rules import use_math
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": False})
     parser.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline"])
     use_math(parser)
+    use_bare_links(parser)
     return parser
 
 

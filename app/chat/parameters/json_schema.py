@@ -47,7 +47,7 @@ def grammar_of(text: str) -> str:
     """The grammar of a schema given as JSON text. Raises SchemaError."""
     try:
         schema = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SchemaError(f"it is not valid JSON ({error})") from error
     return _Converter(schema).grammar()
 
@@ -74,15 +74,15 @@ class _Converter:
         if unknown := sorted(set(schema) - _KNOWN):
             raise SchemaError(f"“{unknown[0]}” in {place} is not supported")
         if "$ref" in schema:
-            return self._reference(schema["$ref"], place, depth)
+            return self._reference(_value(schema, "$ref", place, str), place, depth)
         for key in ("anyOf", "oneOf"):
             if key in schema:
-                options = [self._rule(option, f"{place}/{key}", depth + 1) for option in schema[key]]
-                return self._any(options, place)
+                choices = _value(schema, key, place, list)
+                return self._any([self._rule(choice, f"{place}/{key}", depth + 1) for choice in choices], place)
         if "const" in schema:
             return _literal(schema["const"])
         if "enum" in schema:
-            return self._any([_literal(value) for value in schema["enum"]], place)
+            return self._any([_literal(value) for value in _value(schema, "enum", place, list)], place)
         return self._typed(schema, place, depth)
 
     def _typed(self, schema: dict[str, Any], place: str, depth: int) -> str:
@@ -96,19 +96,19 @@ class _Converter:
                 kind = "array"
             else:
                 return "value"
-        if kind not in _TYPES:
+        if not isinstance(kind, str) or kind not in _TYPES:
             raise SchemaError(f"the type {kind!r} in {place} is unknown")
         if kind == "object":
             return self._object(schema, place, depth)
         if kind == "array":
             return self._array(schema, place, depth)
         if kind == "string" and ("minLength" in schema or "maxLength" in schema):
-            return rf'"\"" char{_repeat(schema.get("minLength", 0), schema.get("maxLength"))} "\""'
+            return rf'"\"" char{_repeat(*_bounds(schema, "minLength", "maxLength", place))} "\""'
         return str(kind)
 
     def _object(self, schema: dict[str, Any], place: str, depth: int) -> str:
-        properties = schema.get("properties", {})
-        required = set(schema.get("required", ()))
+        properties: dict[str, Any] = _value(schema, "properties", place, dict, {})
+        required = {str(name) for name in _value(schema, "required", place, list, [])}
         if missing := sorted(required - set(properties)):
             raise SchemaError(f"“{missing[0]}” is required in {place} but not described")
         if not properties:
@@ -124,12 +124,11 @@ class _Converter:
 
         `rest(i)` is what may follow once something was written, `first(i)` what may come while nothing was.
         """
-        rest = ""
         rests = [""]  # rests[k]: after the last k members
         for member, required in reversed(members):
             piece = f'ws "," ws {member}'
-            rest = f"{piece} {rest}".strip() if required else f"({piece})? {rest}".strip()
-            rests.append(self._name(rest) if rest else "")
+            rest = f"{piece} {rests[-1]}" if required else f"({piece})? {rests[-1]}"
+            rests.append(self._name(rest.strip()))
         count = len(members)
         options: list[str] = []
         for number, (member, required) in enumerate(members):
@@ -139,9 +138,10 @@ class _Converter:
         return "(" + " | ".join(options) + ")?"
 
     def _array(self, schema: dict[str, Any], place: str, depth: int) -> str:
-        least, most = schema.get("minItems", 0), schema.get("maxItems")
+        least, most = _bounds(schema, "minItems", "maxItems", place)
         if "prefixItems" in schema:
-            parts = [self._rule(one, f"{place}/{i}", depth + 1) for i, one in enumerate(schema["prefixItems"])]
+            items = _value(schema, "prefixItems", place, list)
+            parts = [self._rule(one, f"{place}/{i}", depth + 1) for i, one in enumerate(items)]
             return '"[" ws ' + ' ws "," ws '.join(parts) + ' ws "]"'
         item = self._name(self._rule(schema.get("items", True), f"{place}/items", depth + 1))
         if most == 0:
@@ -187,3 +187,19 @@ def _literal(value: Any) -> str:
 
 def _repeat(least: int, most: int | None) -> str:
     return f"{{{least},{'' if most is None else most}}}"
+
+
+def _value(schema: dict[str, Any], key: str, place: str, kind: type, default: Any = None) -> Any:
+    """A keyword's value. Raises SchemaError where it is of another kind."""
+    value = schema.get(key, default)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise SchemaError(f"“{key}” in {place} has a value of the wrong kind")
+    return value
+
+
+def _bounds(schema: dict[str, Any], lower: str, upper: str, place: str) -> tuple[int, int | None]:
+    least: int = _value(schema, lower, place, int, 0)
+    most: int | None = _value(schema, upper, place, int) if upper in schema else None
+    if least < 0 or (most is not None and most < least):
+        raise SchemaError(f"“{lower}” and “{upper}” in {place} leave nothing")
+    return least, most

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.chat.parameters.json_schema import grammar_of
-from engine.messages import SamplingParams
+from engine.messages import Overflow, SamplingParams
 
 _SAMPLING = SamplingParams()
 
@@ -154,6 +154,25 @@ PARAMETERS: tuple[Parameter, ...] = (
         (0, "no limit"),
     ),
     Parameter(
+        "context_length",
+        0,
+        "Context length",
+        "Tokens this conversation may span. Another length than the loaded one means loading the model again.",
+        LIMITS,
+        0,
+        16_777_216,
+        1024,
+        (0, "as in the settings"),
+    ),
+    Parameter(
+        "overflow",
+        "ask",
+        "When the context is full",
+        "Whatever is left out is said under the answer.",
+        LIMITS,
+        choices=(("ask", "Ask what to do"), ("trim", "Leave out the oldest")),
+    ),
+    Parameter(
         "stop",
         "",
         "Stop strings",
@@ -190,6 +209,7 @@ class Answering:
     max_tokens: int | None
     stop: tuple[str, ...]
     reasoning: bool | None
+    overflow: Overflow
 
 
 def changed_only(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,4 +235,11 @@ def answering(values: Mapping[str, Any]) -> Answering:
     )
     stop = tuple(line for line in str(full["stop"]).split("\n") if line)
     reasoning = {"on": True, "off": False}.get(str(full["reasoning"]))
-    return Answering(str(full["system_prompt"]).strip(), sampling, int(full["max_tokens"]) or None, stop, reasoning)
+    return Answering(
+        str(full["system_prompt"]).strip(),
+        sampling,
+        int(full["max_tokens"]) or None,
+        stop,
+        reasoning,
+        Overflow.TRIM_OLDEST if full["overflow"] == "trim" else Overflow.ASK,
+    )

@@ -6,26 +6,34 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
-from app.chat.answer_facts import progress, summary, tooltip
+from app.chat.answer_facts import SEPARATOR, progress, summary, tooltip
 from app.chat.generation import Generation
+from app.chat.readable import links
 from app.store.records import Message, Status
 from app.theme.theme import Theme
 from app.translation import tr
 
 COPIED_MS = 1500
+SPOKEN = 2000  # characters of the message that are told to screen readers, which do not see what is painted
+LINK_LENGTH = 60  # characters of an address in the menu
 
 
-class ElidedLabel(QLabel):
-    """One line of text that ends in an ellipsis where there is no room for it."""
+class FactsLabel(QLabel):
+    """As many of the facts, from the first on, as there is room for; none is cut but a single one."""
 
     def minimumSizeHint(self) -> QSize:
         return QSize(24, super().minimumSizeHint().height())
 
+    def shown_text(self) -> str:
+        metrics, parts = QFontMetrics(self.font()), self.text().split(SEPARATOR)
+        while len(parts) > 1 and metrics.horizontalAdvance(SEPARATOR.join(parts)) > self.width():
+            parts.pop()
+        return metrics.elidedText(SEPARATOR.join(parts), Qt.TextElideMode.ElideRight, self.width())
+
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setPen(self.palette().windowText().color())
-        text = QFontMetrics(self.font()).elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
-        painter.drawText(self.rect(), int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), text)
+        painter.drawText(self.rect(), int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), self.shown_text())
         painter.end()
 
 
@@ -37,6 +45,7 @@ class MessageFooter(QWidget):
 
     action_requested = Signal(str, object)  # action, Message
     version_requested = Signal(object, int)  # Message, -1 or +1
+    link_requested = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -59,7 +68,7 @@ class MessageFooter(QWidget):
         self.regenerate = self._button("refresh", tr("Answer again"), lambda: self._act("regenerate"))
         self.go_on = self._button("play", tr("Continue"), lambda: self._act("continue"))
         self.more = self._button("more", tr("More"), self._open_menu)
-        self.facts = ElidedLabel(self)
+        self.facts = FactsLabel(self)
         self.facts.setObjectName("facts")
         self.facts.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self._layout.addSpacing(4)
@@ -72,6 +81,8 @@ class MessageFooter(QWidget):
         self.message = message
         is_answer = message.role == "assistant"
         streaming = message.status is Status.STREAMING
+        self.setAccessibleName(tr("Answer") if is_answer else tr("Your message"))
+        self.setAccessibleDescription(message.content[:SPOKEN])
         number, count = versions
         for widget in (self.earlier, self.version, self.later):
             widget.setVisible(count > 1 and not streaming)
@@ -108,12 +119,29 @@ class MessageFooter(QWidget):
         if is_answer:
             menu.addAction(self._theme.icon("copy"), tr("Copy as Markdown"), lambda: self._act("copy_markdown"))
             menu.addAction(self._theme.icon("info"), tr("Details"), lambda: self._act("details"))
+            self._add_links(menu)
         edit = menu.addAction(self._theme.icon("pencil"), tr("Edit"), lambda: self._act("edit"))
         menu.addSeparator()
         delete = menu.addAction(self._theme.icon("trash"), tr("Delete from here"), lambda: self._act("delete"))
         for action in (edit, delete):
             action.setEnabled(not self._read_only)
         return menu
+
+    def _add_links(self, menu: QMenu) -> None:
+        """The answer's links, which are painted text, for those who use the keyboard."""
+        if self.message is None or not (found := links(self.message)):
+            return
+        submenu = menu.addMenu(tr("Open a link"))
+        for link in found:
+            words = link if len(link) <= LINK_LENGTH else f"{link[: LINK_LENGTH - 1]}…"
+            submenu.addAction(words.replace("&", "&&"), lambda link=link: self.link_requested.emit(link))
+
+    def take_focus(self) -> bool:
+        """Give the keyboard to the first button that shows; False where none does."""
+        button = next((button for button in self.findChildren(QToolButton) if button.isVisibleTo(self)), None)
+        if button is not None:
+            button.setFocus(Qt.FocusReason.TabFocusReason)
+        return button is not None
 
     def apply_theme(self) -> None:
         for button, icon in (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QColor, QPainter, QPen, QTextDocument
+from PySide6.QtGui import QPainter, QTextDocument
 
-from app.chat.markdown.document import CODE, INDENT, QUOTE, QUOTE_INDENT, RULE, ClosedDocument, DocumentBuilder
+from app.chat.markdown.document import ClosedDocument, DocumentBuilder
 from app.chat.transcript.block_view import BlockView, Span
+from app.chat.transcript.decorations import has_decorations, paint_decorations
 from app.chat.transcript.style import TranscriptStyle
 
 OBJECT = "\ufffc"  # stands for a picture in a document's text
@@ -46,40 +47,6 @@ class MarkdownView(BlockView):
         return "".join(piece + formula for piece, formula in zip(pieces, formulas, strict=True))
 
     def paint(self, painter: QPainter, at: QPointF, clip: QRectF, span: Span | None) -> None:
-        self._paint_decorations(painter, at)
+        if self._document is not None and has_decorations(self.source):
+            paint_decorations(painter, self._document, at, self.width, self.style)
         super().paint(painter, at, clip, span)
-
-    def _paint_decorations(self, painter: QPainter, at: QPointF) -> None:
-        """Bars of quotations, horizontal rules, the ground of nested code."""
-        document = self._document
-        if document is None or not self._has_decorations():
-            return
-        layout = document.documentLayout()
-        block = document.begin()
-        while block.isValid():
-            form = block.blockFormat()
-            rect = layout.blockBoundingRect(block).translated(at)
-            if depth := form.intProperty(QUOTE):
-                for level in range(depth):
-                    bar = QRectF(at.x() + level * QUOTE_INDENT + 1, rect.top(), 3, rect.height())
-                    painter.fillRect(bar, QColor(self.style.border))
-            if form.boolProperty(RULE):
-                painter.setPen(QPen(QColor(self.style.border), 1))
-                middle = rect.center().y()
-                painter.drawLine(QPointF(at.x(), middle), QPointF(at.x() + self.width, middle))
-            if form.boolProperty(CODE):
-                left = form.indent() * INDENT + form.leftMargin() - 10
-                ground = QRectF(at.x() + left, rect.top(), self.width - left, rect.height())
-                painter.fillRect(ground, QColor(self.style.code_background))
-            block = block.next()
-
-    def _has_decorations(self) -> bool:
-        source = self.source
-        return (
-            ">" in source
-            or "---" in source
-            or "***" in source
-            or "___" in source
-            or "    " in source
-            or ("```" in source or "~~~" in source)
-        )

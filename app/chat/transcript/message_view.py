@@ -268,7 +268,9 @@ class MessageView:
         if self.is_thinking:
             return tr("Thinking…")
         seconds = self.message.details.get("reasoning_seconds")
-        return tr("Thoughts") if seconds is None else tr("Thought for {seconds}", seconds=format_seconds(seconds))
+        if seconds is None:
+            return tr("Thoughts")
+        return tr("Thought for {seconds}", seconds=format_seconds(seconds)) if seconds >= 1 else tr("Thought briefly")
 
     def _make_head(self) -> None:
         """The reasoning's header, and its text where it is unfolded."""
@@ -287,9 +289,10 @@ class MessageView:
     def _make_calls(self) -> None:
         """What the model wants to have called: a header each, and the arguments where it is unfolded."""
         self._call_views = []
+        unreadable = tr("Tool call that cannot be read (not executed)")
         for number, (name, arguments) in enumerate(self._calls):
             key = f"call {number}"
-            words = tr("Tool call: {name} (not executed)", name=name) if name else tr("Tool call (not executed)")
+            words = tr("Tool call: {name} (not executed)", name=name) if name else unreadable
             unfolded = self.is_unfolded(key)
             self._call_views.append(FoldHeader(self._style, key, words, is_unfolded=unfolded))
             pieces = cut_plain(arguments) if unfolded else []
@@ -328,7 +331,11 @@ class MessageView:
 
     def _make_notes(self) -> None:
         self._notes = []
-        for words, serious in notes(self.message):
+        found = notes(self.message)
+        if self._is_finished and not (self._body or self._calls) and "error" not in self.message.details:
+            nothing = tr("After these thoughts no answer came.") if self._head else tr("No answer came.")
+            found.insert(0, (nothing, False))
+        for words, serious in found:
             note = NoteView(self._style, words, serious=serious)
             note.estimate(self._width)
             self._notes.append(note)

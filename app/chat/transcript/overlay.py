@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QToolButton
+from PySide6.QtWidgets import QApplication, QToolButton
 
 from app.chat.generation import Generation
 from app.chat.transcript.code_view import CodeView
@@ -78,6 +78,17 @@ class Overlay:
         for key in list(self._footers):
             self.forget(key)
 
+    def focused(self) -> str:
+        """The message whose footer has the keyboard, or an empty string."""
+        widget = QApplication.focusWidget()
+        found = (key for key, footer in self._footers.items() if widget is not None and footer.isAncestorOf(widget))
+        return next(found, "")
+
+    def focus(self, message_id: str) -> bool:
+        """Give the keyboard to a message that shows."""
+        footer = self._footers.get(message_id)
+        return footer is not None and footer.take_focus()
+
     def show_progress(self, generation: Generation) -> None:
         footer = self._footers.get(generation.message.id)
         if footer is not None:
@@ -95,6 +106,7 @@ class Overlay:
             footer = MessageFooter(self._theme, self._transcript.viewport())
             footer.action_requested.connect(self._transcript.action_requested)
             footer.version_requested.connect(self._transcript.version_requested)
+            footer.link_requested.connect(self._transcript.link_activated)
         transcript, shown = self._transcript, message.message
         footer.show_message(shown, transcript.versions(shown), can_continue=transcript.can_continue(shown))
         footer.set_read_only(self._read_only)

@@ -18,7 +18,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.chat.generation import Generation
 from app.chat.markdown.formulas import Formulas, Run
@@ -37,6 +37,7 @@ STICK_DISTANCE = 64  # pixels from the bottom within which the reader counts as 
 GROW_INTERVAL_MS = 33
 AHEAD = 300  # pixels above and below the screen that are laid out too
 FEEDS_PER_LAYOUT = 8  # slices of a very long message between two looks at the screen
+FOCUS_MARGIN = 12  # pixels around a button that is brought on screen
 RELEASE_DISTANCE = 6000  # pixels from the screen at which layouts are given back
 
 
@@ -69,6 +70,7 @@ class Transcript(QAbstractScrollArea):
         self.versions: Callable[[Message], tuple[int, int]] = lambda _message: (1, 1)
         self._stick = True
         self._moving = False  # the scroll bar is set by us, not by the reader
+        self._stepping = False
         self._grow_timer = _timer(self, GROW_INTERVAL_MS, self._grow_now)
         self._growing: set[str] = set()
         self._feeds = 0
@@ -76,6 +78,7 @@ class Transcript(QAbstractScrollArea):
         self.selecting = Selecting(self)
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
         theme.changed.connect(self._theme_changed)
+        QApplication.instance().focusChanged.connect(self._focus_changed)  # type: ignore[union-attr]
 
     # --- content ---
 
@@ -174,6 +177,37 @@ class Transcript(QAbstractScrollArea):
                 self._layout_visible()
                 self._move_to(round(self._column.tops[index]) - 40)
                 return
+
+    def step_message(self, step: int) -> None:
+        """Bring the keyboard to the message before or after: the one with the focus, or the edge of the screen."""
+        shown = [index for index, _, _ in self.visible_messages()]
+        if not shown:
+            return
+        ids = [view.message.id for view in self._messages]
+        focused = self._overlay.focused()
+        index = ids.index(focused) + step if focused in ids else shown[-1] if step < 0 else shown[0]
+        index = max(0, min(len(ids) - 1, index))
+        self._stepping = True
+        top, bottom = self._column.tops[index], self._column.tops[index] + self._messages[index].height
+        value = self.verticalScrollBar().value()
+        if top < value or bottom > value + self.viewport().height():
+            self.scroll_to_message(ids[index])
+        if not self._overlay.focus(ids[index]):
+            self.setFocus(Qt.FocusReason.TabFocusReason)
+        self._stepping = False
+
+    def _focus_changed(self, _old: QWidget | None, new: QWidget | None) -> None:
+        """A button over the text that gets the keyboard comes on screen."""
+        viewport = self.viewport()
+        if new is None or self._stepping or not viewport.isAncestorOf(new):
+            return
+        top = new.mapTo(viewport, QPoint(0, 0)).y()
+        below = top + new.height() - viewport.height()
+        bar = self.verticalScrollBar()
+        if top < 0:
+            bar.setValue(bar.value() + top - FOCUS_MARGIN)
+        elif below > 0:
+            bar.setValue(bar.value() + below + FOCUS_MARGIN)
 
     # --- geometry ---
 

@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
+from app.chat.transcript.plain_view import NoteView
 from app.store.records import Status
 from engine.messages import FinishReason, GenerationFinished, TokenEvent
 
@@ -128,7 +129,7 @@ def test_thoughts_are_folded_and_can_be_unfolded(chat, qtbot):
     view = app.page.transcript.message_views[1]
     assert len(view.views) == 2
     button = app.page.transcript._overlay._folds[answer.id, "thinking"]
-    assert button.text().startswith("Thought for")
+    assert button.text().startswith("Thought")
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     assert view.views[1].source == "a ~secret~\n  plan"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
@@ -202,3 +203,24 @@ def test_a_stopped_answer_is_continued_in_place(chat, qtbot):
     assert [m.content for m in app.engine.requests()[-1].messages] == ["one"]
     assert len(app.session.path()) == 2
     assert app.page.transcript.message_views[1].views[0].source == "firstand more"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("<think>hm</think>", "After these thoughts no answer came."), ("", "No answer came."), ("Yes", "")],
+)
+def test_an_answer_without_words_is_no_riddle(chat, answer, said):
+    app, say = chat
+    say("one", answer)
+    views = app.page.transcript.message_views[-1].views
+    assert [view.source for view in views if isinstance(view, NoteView)] == ([said] if said else [])
+
+
+def test_a_call_that_was_cut_short_is_shown_as_it_stands(chat):
+    app, say = chat
+    say("one", '<tool_call>\n{"name": "weather", "argu')
+    (header,) = app.page.transcript.message_views[-1].views
+    assert "cannot be read" in header.words
+    app.page.transcript.toggle_fold(app.session.path()[-1].id, header.key)
+    assert app.page.transcript.message_views[-1].views[1].source == '{"name": "weather", "argu'
+    assert footer_of(app, app.session.path()[-1]).regenerate.isVisible()

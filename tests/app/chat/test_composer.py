@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt
-from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtCore import QEvent, QMimeData, Qt
+from PySide6.QtGui import QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import QApplication
 
 from app.chat.composer import MAX_LINES, MAX_PASTE, Composer
@@ -112,3 +112,33 @@ def test_a_long_paste_is_handed_on_instead_of_laid_out(composer):
         composer.edit.insertFromMimeData(data)
     assert composer.text == "x" * MAX_PASTE
     assert long == ["y" * (MAX_PASTE + 1)]
+
+
+def test_no_key_of_an_input_method_is_one_of_ours(composer, qtbot):
+    """Esc, Enter and Up of a composition neither send, stop, leave an edit, nor recall a message."""
+    told = []
+    for signal in (composer.stop_requested, composer.edit_cancelled, composer.last_requested):
+        signal.connect(lambda *_: told.append(1))
+    composer.set_busy(True)
+    composer.begin_edit("")
+    QApplication.sendEvent(composer.edit, QInputMethodEvent("ni", []))
+    for key in (Qt.Key.Key_Escape, Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Up):
+        qtbot.keyClick(composer.edit, key)
+        shortcut = QKeyEvent(QEvent.Type.ShortcutOverride, key, Qt.KeyboardModifier.NoModifier)
+        shortcut.ignore()
+        QApplication.sendEvent(composer.edit, shortcut)
+        assert shortcut.isAccepted()  # the window's shortcuts do not get it either
+    assert (told, composer.sent) == ([], [])
+
+
+def test_what_is_composed_can_be_taken_back_and_written_into_an_edit(composer, qtbot):
+    composer.begin_edit("早上")
+    QApplication.sendEvent(composer.edit, QInputMethodEvent("hao", []))
+    QApplication.sendEvent(composer.edit, QInputMethodEvent("", []))
+    assert composer.text == "早上"
+    QApplication.sendEvent(composer.edit, QInputMethodEvent("hao", []))
+    commit = QInputMethodEvent("", [])
+    commit.setCommitString("好")
+    QApplication.sendEvent(composer.edit, commit)
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert composer.sent == ["早上好"]

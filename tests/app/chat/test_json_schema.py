@@ -6,8 +6,10 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.chat.parameters.json_schema import SchemaError, grammar_of
+from app.chat.parameters.json_schema import _KNOWN, SchemaError, grammar_of
 
 
 class Matcher:
@@ -165,11 +167,36 @@ def test_exactly_what_the_schema_takes(schema, good, bad):
         ('{"enum": []}', "allows nothing"),
         ("{", "JSON"),
         ("[1]", "no schema"),
+        ('{"properties": [1]}', "properties.*wrong kind"),
+        ('{"properties": {"a": {}}, "required": "a"}', "required.*wrong kind"),
+        ('{"enum": 5}', "enum.*wrong kind"),
+        ('{"anyOf": {}}', "anyOf.*wrong kind"),
+        ('{"$ref": 1}', "ref.*wrong kind"),
+        ('{"type": {}}', "is unknown"),
+        ('{"type": "string", "minLength": "2"}', "minLength.*wrong kind"),
+        ('{"type": "array", "maxItems": true}', "maxItems.*wrong kind"),
+        ('{"type": "array", "minItems": 3, "maxItems": 2}', "leave nothing"),
+        ("[" * 100_000, "JSON"),
     ],
 )
 def test_what_cannot_be_kept_to_is_refused_by_name(schema, named):
     with pytest.raises(SchemaError, match=named):
         grammar_of(schema)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 5) | st.sampled_from(["object", "array", "string", "#", "#/a", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(_KNOWN)), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_JSON)
+def test_any_json_is_a_grammar_or_refused(schema):
+    try:
+        assert grammar_of(json.dumps(schema)).startswith("root ::= ")
+    except SchemaError as error:
+        assert "cannot be kept to" in error.cause
 
 
 def test_the_engine_takes_the_grammars(starter_model):

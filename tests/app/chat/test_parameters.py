@@ -9,7 +9,7 @@ import pytest
 from app.chat.parameters.presets import BUILT_IN, Presets
 from app.chat.parameters.table import BY_NAME, PARAMETERS, answering, changed_only
 from app.store.records import Status
-from engine.messages import SamplingParams
+from engine.messages import FinishReason, GenerationFinished, LoadModel, Overflow, SamplingParams, TokenEvent
 
 
 def test_every_sampler_option_has_a_parameter_with_its_default():
@@ -93,3 +93,48 @@ def test_the_context_ring_shows_what_was_used(app, qtbot):
     qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
     assert not app.page.meter.isHidden()
     assert "22 of 4,096" in app.page.meter.toolTip()
+
+
+def test_a_preset_holds_prompt_sampling_and_context(tmp_path):
+    values = {"system_prompt": "Be brief.", "temperature": 0.3, "context_length": 8192, "overflow": "trim"}
+    Presets(tmp_path / "presets.json").save("Mine", values)
+    assert Presets(tmp_path / "presets.json")["Mine"] == values
+
+
+def test_a_conversation_that_asks_for_another_context_offers_to_load_it(app, qtbot):
+    app.page.parameters_button.setChecked(True)
+    app.page.parameters.rows["context_length"].control.setValue(8192)
+    (card,) = app.page.problem_stack.cards
+    assert "8,192 tokens" in card.problem.cause and "4,096" in card.problem.cause
+    card.problem.actions[0].run()
+    load = [command for command in app.engine.commands if isinstance(command, LoadModel)][-1]
+    assert load.options.context_length == 8192
+    assert app.context.settings["context_length"] == 0  # the others keep theirs
+    qtbot.waitUntil(lambda: app.context.models.loading_path is None)
+    app.session.new()
+    app.page.remedies.offer_its_model()
+    assert app.page.problem_stack.cards == []  # less than asked for, where that is all there is, is not offered again
+
+
+def test_what_to_do_when_the_context_is_full_is_kept_with_the_conversation(app, qtbot):
+    app.session.set_parameters({"overflow": "trim"})
+    app.session.send("Hello")
+    qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
+    assert app.engine.requests()[-1].overflow is Overflow.TRIM_OLDEST
+
+
+def test_an_answer_that_fills_the_context_goes_on_once_there_is_room(app, qtbot):
+    app.engine.answer = None
+    app.session.send("Write a book")
+    request = app.engine.requests()[-1]
+    app.engine.begin(request)
+    app.engine.emit(TokenEvent(request.request_id, "Chapter one"))
+    app.engine.emit(GenerationFinished(request.request_id, FinishReason.CONTEXT_FULL, None))
+    qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
+    problem = app.page.problem_stack.cards[0].problem
+    assert "ended here" in problem.cause
+    assert problem.actions[0].label == "Leave out the oldest messages"
+    problem.actions[0].run()
+    again = app.engine.requests()[-1]
+    assert (again.answer_prefix, again.overflow) == ("Chapter one", Overflow.TRIM_OLDEST)
+    assert len(app.session.path()) == 2

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QFontMetrics, QGuiApplication
 from PySide6.QtWidgets import QApplication
 
+from app.chat.answer_facts import SEPARATOR
+from app.chat.readable import links
 from app.chat.transcript.block_view import Span
 from app.chat.transcript.code_view import CodeView
+from app.chat.transcript.footer import FactsLabel
 from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.selection import TextPlace
 from app.chat.transcript.style import TranscriptStyle
@@ -77,6 +80,25 @@ def test_what_markdown_shows(theme, source, shown):
 def test_dangerous_addresses_are_no_links(theme, url):
     view = rendered(theme, f"[click]({url})")
     assert all(view.link_at(QPointF(x, 8)) == "" for x in range(0, 300, 3))
+
+
+@pytest.mark.parametrize(
+    ("source", "addresses"),
+    [
+        ("See https://example.org/a_b_c?x=1&y=2.", ["https://example.org/a_b_c?x=1&y=2"]),
+        ("(https://en.wikipedia.org/wiki/Mosaic_(art))", ["https://en.wikipedia.org/wiki/Mosaic_(art)"]),
+        ("看 https://example.org/文档。好", ["https://example.org/文档"]),
+        ("**http://a.example**, http://b.example!", ["http://a.example", "http://b.example"]),
+        ("[words](https://a.example) <https://b.example>", ["https://a.example", "https://b.example"]),
+        ("`https://a.example` file:///etc/passwd README.md example.org", []),
+    ],
+)
+def test_addresses_in_the_text_are_links(theme, source, addresses):
+    message = Message("m", "c", None, "assistant", source)
+    assert links(message) == addresses
+    view = rendered(theme, source)
+    assert all(view.link_at(QPointF(x, 8)) in ("", *addresses) for x in range(0, 600, 3))
+    assert bool(addresses) == any(view.link_at(QPointF(x, 8)) for x in range(0, 600, 3))
 
 
 def test_a_link_is_found_under_the_pointer(theme):
@@ -212,3 +234,27 @@ def test_another_width_keeps_the_reader_at_the_same_message(transcript, qtbot):
     transcript.resize(520, 600)
     QApplication.processEvents()
     assert abs(transcript.visible_messages()[0][0] - first) <= 1
+
+
+@pytest.mark.parametrize("text", ["مرحبا بالعالم، هذه جملة", "שלום עולם"])
+def test_scripts_from_right_to_left_stand_on_the_right(theme, text):
+    style = TranscriptStyle.of(theme)
+    for source in (text, f"- {text}\n- {text}", f"# {text}"):
+        view = rendered(theme, source)
+        line = view._document.firstBlock().layout().lineAt(0)
+        assert line.naturalTextRect().center().x() > view.width / 2
+        assert text in text_of(view)
+    code = CodeView(style, "x = 1", "py", 0)
+    code.layout(600)
+    assert code._document.firstBlock().layout().lineAt(0).naturalTextRect().center().x() < 300
+
+
+def test_facts_that_find_no_room_are_left_out_whole(theme, qtbot):
+    label = FactsLabel()
+    qtbot.addWidget(label)
+    label.setText(SEPARATOR.join(("complete", "1,234 tokens", "decode 25.0 tok/s")))
+    metrics = QFontMetrics(label.font())
+    for kept in (3, 2, 1):
+        shown = SEPARATOR.join(label.text().split(SEPARATOR)[:kept])
+        label.resize(metrics.horizontalAdvance(shown) + 2, 20)
+        assert label.shown_text() == shown

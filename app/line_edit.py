@@ -1,0 +1,33 @@
+"""A line of text whose Enter and Esc belong to the input method while it composes."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QAction, QIcon, QInputMethodEvent, QKeyEvent
+from PySide6.QtWidgets import QLineEdit
+
+OF_THE_INPUT_METHOD = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Escape)
+
+
+class LineEdit(QLineEdit):
+    is_composing = False  # an input method holds text that is not committed yet
+
+    def set_clear_icon(self, icon: QIcon) -> None:
+        """Qt's own is a black disc; it has no way to another one but the action's name."""
+        action = self.findChild(QAction, "_q_qlineeditclearaction")
+        if action is not None:
+            action.setIcon(icon)
+
+    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+        self.is_composing = bool(event.preeditString())
+        super().inputMethodEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        if self.is_composing and event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()  # no key of an input method is a shortcut of the window
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not (self.is_composing and event.key() in OF_THE_INPUT_METHOD):
+            super().keyPressEvent(event)
