@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QAction, QIcon, QInputMethodEvent, QKeyEvent
+from PySide6.QtGui import QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import QLineEdit
 
 OF_THE_INPUT_METHOD = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Escape)
@@ -11,12 +11,6 @@ OF_THE_INPUT_METHOD = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Escape)
 
 class LineEdit(QLineEdit):
     is_composing = False  # an input method holds text that is not committed yet
-
-    def set_clear_icon(self, icon: QIcon) -> None:
-        """Qt's own is a black disc; it has no way to another one but the action's name."""
-        action = self.findChild(QAction, "_q_qlineeditclearaction")
-        if action is not None:
-            action.setIcon(icon)
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         self.is_composing = bool(event.preeditString())

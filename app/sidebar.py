@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
 
 from app.chat.conversation_list import ConversationList
 from app.chat.conversation_list_model import ConversationListModel
-from app.line_edit import LineEdit
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -41,7 +40,7 @@ class Sidebar(QFrame):
         self.new_button.setObjectName("newConversation")
         self.new_button.setIconSize(QSize(18, 18))
         self.new_button.clicked.connect(self.new_requested)
-        self.search = LineEdit(self)
+        self.search = QLineEdit(self)
         self.search.setObjectName("search")
         self.search.setPlaceholderText(tr("Search"))
         self.search.setAccessibleName(tr("Search all conversations"))
@@ -121,6 +120,5 @@ class Sidebar(QFrame):
         self.hide_button.setIcon(theme.icon("sidebar"))
         self.menu_button.setIcon(theme.icon("more"))
         self._search_icon.setIcon(theme.icon("search"))
-        self.search.set_clear_icon(theme.icon("close"))
         for button, icon in self._page_buttons.values():
             button.setIcon(theme.icon(icon, "muted"))

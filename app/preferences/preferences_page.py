@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
+    QLineEdit,
     QMenu,
     QPushButton,
     QScrollArea,
@@ -19,11 +20,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.line_edit import LineEdit
 from app.model_controller import ModelController
 from app.preferences.link_row import LinkRow
 from app.preferences.setting_row import SettingRow
-from app.settings.table import SETTINGS
+from app.settings.table import GROUPS, SETTINGS
 from app.settings.values import Settings
 from app.theme.theme import Theme
 from app.translation import error_text, sentences, tr
@@ -58,7 +58,7 @@ class PreferencesPage(QScrollArea):
         self.message.setWordWrap(True)
         self.message.hide()
         layout.addWidget(self.message)
-        for group in dict.fromkeys(setting.group for setting in SETTINGS if setting.shown):
+        for group in GROUPS:
             self._add_group(layout, group)
         self._add_help(layout)
         self.nothing = QLabel(tr("No setting has these words."), body)
@@ -82,7 +82,7 @@ class PreferencesPage(QScrollArea):
     def _head(self) -> QHBoxLayout:
         title = QLabel(tr("Settings"), self)
         title.setObjectName("pageTitle")
-        self.search = LineEdit(self)
+        self.search = QLineEdit(self)
         self.search.setPlaceholderText(tr("Search settings"))
         self.search.setAccessibleName(tr("Search settings"))
         self.search.setClearButtonEnabled(True)
@@ -254,4 +254,3 @@ class PreferencesPage(QScrollArea):
 
     def _apply_theme(self) -> None:
         self.more.setIcon(self._theme.icon("more"))
-        self.search.set_clear_icon(self._theme.icon("close"))

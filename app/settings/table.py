@@ -47,6 +47,7 @@ class Setting:
 
 GENERAL, APPEARANCE, ENGINE, CHAT = "General", "Appearance", "Engine", "Chat"
 NETWORK, PRIVACY = "Network", "Privacy"
+GROUPS = (GENERAL, APPEARANCE, CHAT, ENGINE, NETWORK, PRIVACY)  # in this order on the page
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -85,14 +86,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "update_check",
         False,
-        GENERAL,
+        PRIVACY,
         "Look for updates",
         "Once a week, ask the address below for the newest version. The request says nothing of you or this computer.",
     ),
     Setting(
         "update_feed",
         "",
-        GENERAL,
+        PRIVACY,
         "Address for updates",
         "The https address of a release file. Empty: nobody is asked.",
     ),

@@ -1709,7 +1709,7 @@
     </message>
     <message>
       <source>products and attention from memory</source>
-      <translation type="unfinished" />
+      <translation>从内存读取时的乘积与注意力</translation>
     </message>
     <message>
       <source>products of {}</source>

@@ -9,7 +9,7 @@ import contextlib
 import struct
 import subprocess
 import threading
-from typing import BinaryIO
+from typing import IO
 
 from engine.child_process import child_command
 
@@ -64,7 +64,7 @@ class FramedChild:
         process.wait()
 
 
-def read_frame(stream: BinaryIO) -> bytes | None:
+def read_frame(stream: IO[bytes]) -> bytes | None:
     """None where the stream ends."""
     header = stream.read(4)
     if len(header) < 4:
@@ -74,6 +74,6 @@ def read_frame(stream: BinaryIO) -> bytes | None:
     return data if len(data) == length else None
 
 
-def write_frame(stream: BinaryIO, data: bytes) -> None:
+def write_frame(stream: IO[bytes], data: bytes) -> None:
     stream.write(struct.pack("<I", len(data)) + data)
     stream.flush()

@@ -39,7 +39,7 @@ class Grammar:
         _expect_sane(text)
         self._n_vocab = tokenizer.n_vocab
         path = str(tokenizer.path)
-        self._worker = _idle.pop(path, None) or FramedChild("engine.text.grammar_worker", path)
+        self._worker = _idle.pop(path) if path in _idle else FramedChild("engine.text.grammar_worker", path)
         weakref.finalize(self, _give_back, path, self._worker).atexit = False  # without a parent it ends by itself
         limit = MAX_STEP_SECONDS if self._worker.is_running else MAX_START_SECONDS
         problem = self._worker.exchange(b"G" + text.encode(), limit)
