@@ -173,12 +173,12 @@ def load_native(
     device: Device | None = None
     model: LoadedModel | None = None
     try:
-        spec = load_spec(gguf)
+        spec = load_spec(gguf, options.context_length)
         graph = build_graph(spec)
         kv_type = QuantType[options.kv_type.upper()]
-        per_token = KVPool.bytes_per_token(graph.kv_layers, kv_type)
-        states = KVPool.bytes_of_states(graph.kv_layers)
-        context, context_warnings = _context_length(spec, per_token, options.context_length, freed - states)
+        per_token = max(1, KVPool.bytes_per_token(graph.kv_layers, kv_type))
+        fixed = KVPool.fixed_bytes(graph.kv_layers, options.context_length or spec.context_length, kv_type)
+        context, context_warnings = _context_length(spec, per_token, options.context_length, freed - fixed)
         progress(0.2, "Reading the vocabulary")
         threads = options.threads or default_threads()
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without our lock.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer as _Buffer
 
-Activation = Literal["silu", "gelu", "sigmoid", "swiglu_oai"]
+Activation = Literal["silu", "gelu", "sigmoid", "swiglu_oai", "linear"]
 Tier = Literal["scalar", "avx2", "avx512", "avx512_vnni"]
 
 TierChoice = str  # "auto" or a Tier; others are refused with a ValueError
@@ -47,6 +47,7 @@ class Batch:
         block_tables: Ints,
         outputs: Ints,
         slots: Ints | None = None,
+        tables: int = 1,
     ) -> None: ...
     def __len__(self) -> int: ...
     @property
@@ -60,6 +61,8 @@ class Batch:
     @property
     def outputs(self) -> Ints: ...
     @property
+    def tables(self) -> int: ...
+    @property
     def slots(self) -> Ints: ...
 
 class Program:
@@ -68,7 +71,14 @@ class Program:
     def weight(self, type_id: int, rows: int, cols: int, count: int = 1) -> int: ...
     def bind_weight(self, handle: int, buffer: Buffer, offset: int = 0) -> None: ...
     def kv_layer(
-        self, kv_heads: int, key_dim: int, value_dim: int, type_id: int, block_tokens: int, latent: bool = False
+        self,
+        kv_heads: int,
+        key_dim: int,
+        value_dim: int,
+        type_id: int,
+        block_tokens: int,
+        latent: bool = False,
+        table: int = 0,
     ) -> int: ...
     def bind_kv(self, handle: int, keys: Buffer, values: Buffer | None = None) -> None: ...
     def state_layer(self, tail_values: int, state_values: int) -> int: ...
@@ -76,7 +86,7 @@ class Program:
     def expert_mask(self, experts: int) -> int: ...
     def set_expert_mask(self, handle: int, present: NDArray[np.bool_]) -> None: ...
     def embed(self, table: int, out: int) -> None: ...
-    def rms_norm(self, x: int, weight: int, out: int, eps: float, group: int = 0, groups: int = 0) -> None: ...
+    def rms_norm(self, x: int, weight: int | None, out: int, eps: float, group: int = 0, groups: int = 0) -> None: ...
     def linear(self, x: int, weights: Sequence[int], biases: Sequence[int | None], outs: Sequence[int]) -> None: ...
     def rope(
         self,
@@ -88,6 +98,7 @@ class Program:
         frequencies: Floats,
         magnitude: float = 1.0,
         offset: int = 0,
+        temperature: tuple[float, float, float] = (1.0, 0.0, 0.0),
     ) -> None: ...
     def head_linear(
         self, x: int, weight: int, out: int, heads: int, first: int, rows: int, transposed: bool = False

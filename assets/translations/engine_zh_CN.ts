@@ -508,10 +508,6 @@
       <translation>这是在单独的进程中尝试的，因此其他部分不受影响。</translation>
     </message>
     <message>
-      <source>Its factors for contexts above {} tokens are not used: the context ends there.</source>
-      <translation>未使用其针对超过 {0} 个词元上下文的因子：上下文到此为止。</translation>
-    </message>
-    <message>
       <source>Keys of an unknown kind: {}{}.</source>
       <translation>未知种类的键：{0}{1}。</translation>
     </message>
@@ -918,6 +914,10 @@
     <message>
       <source>The connection ended early.</source>
       <translation>连接提前结束。</translation>
+    </message>
+    <message>
+      <source>The context ends at {} tokens, as the model turns its heads otherwise for longer ones: choose up to {} where you need them.</source>
+      <translation>上下文到 {0} 个词元为止，因为更长时模型以另一种方式旋转注意力头：需要时可选择至多 {1} 个。</translation>
     </message>
     <message>
       <source>The context is {} of {} tokens, because {} of memory are free.</source>
@@ -2360,10 +2360,6 @@
       <translation>{0}：expert_count 为 {1}，但 {2} 含有 {3} 个专家。</translation>
     </message>
     <message>
-      <source>{}: expert_gating_func is {}, which is not known.</source>
-      <translation>{0}：expert_gating_func 为 {1}，这是未知的。</translation>
-    </message>
-    <message>
       <source>{}: expert_used_count is {} of {} experts.</source>
       <translation>{0}：expert_used_count 为 {1}，共 {2} 个专家。</translation>
     </message>
@@ -2442,10 +2438,6 @@
     <message>
       <source>{}: {} is {}, which our own engine does not compute.</source>
       <translation>{0}：{1} 为 {2}，我们自己的引擎无法计算。</translation>
-    </message>
-    <message>
-      <source>{}: {} is {}, whose fourth part is not supported.</source>
-      <translation>{0}：{1} 为 {2}，其第四部分不受支持。</translation>
     </message>
     <message>
       <source>{}: {} is {}; it must lie between {} and {}.</source>

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from engine.errors import EngineError
 from engine.gguf import Metadata, TensorInfo
-from engine.models.graph import STATE_SLOTS
 from engine.models.registry import native_architectures
+from engine.placement.header_keys import HeaderKeys
+from engine.placement.state import StateKind
+from engine.placement.state_of_header import layer_states
 
 Kind = Literal["model", "projector", "adapter", "calibration", "part"]
 _EXPERT = re.compile(r"ffn_(?:gate|up|down|gate_up)_exps")
 _LAYER = re.compile(r"^blk\.(\d+)\.")
-_KV_BYTES = 2  # the cache is kept in 16-bit floats
+_GROWING = (StateKind.FULL, StateKind.LATENT)
+_LONG = 1 << 20  # tokens of context: longer than windows are
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """Counts and sizes from one header (of a split model: of the parts that were read).
 
-    `kv_bytes_per_token` covers all layers, with a 16-bit cache. `unsupported` says why nothing here can run it, empty
-    if something can. `native` is True when our own engine builds the architecture. `quirks` are sentences.
+    `kv_bytes_per_token` covers all layers whose cache grows with the context, in 16 bits. `unsupported`
+    says why nothing here can run it, empty if something can. `native` is True when our own engine builds the
+    architecture. `quirks` are sentences.
     """
 
     kind: Kind
@@ -39,7 +44,7 @@ class ModelFacts:
     unsupported: str
     quirks: tuple[str, ...]
     parts: int  # files of the whole model
-    state_bytes: int = 0  # of recurrent layers, whatever the context
+    state_bytes: int = 0  # of recurrent layers and of windows, whatever the context
 
 
 def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelFacts:
@@ -47,6 +52,7 @@ def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelF
     architecture = text(metadata, "general.architecture")
     layers = number(metadata, f"{architecture}.block_count")
     infos = tensors.values()
+    per_token, fixed = _cache_bytes(metadata, tensors)
     return ModelFacts(
         kind=_kind(metadata, architecture),
         architecture=architecture,
@@ -56,12 +62,12 @@ def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelF
         parameters=sum(info.elements for info in infos),
         tensor_bytes=sum(info.n_bytes for info in infos),
         expert_bytes=sum(info.n_bytes for info in infos if _EXPERT.search(info.name)),
-        kv_bytes_per_token=_kv_bytes(metadata, architecture, layers),
+        kv_bytes_per_token=per_token,
         native=architecture in native_architectures(),
         unsupported=unsupported_type(infos),
         quirks=tuple(_quirks(metadata, architecture, layers, tensors)),
         parts=max(1, number(metadata, "split.count", 1)),
-        state_bytes=_state_bytes(metadata, architecture, layers),
+        state_bytes=fixed,
     )
 
 
@@ -104,42 +110,20 @@ def _kind(metadata: Metadata, architecture: str) -> Kind:
     return "part" if number(metadata, "split.no") > 0 else "model"
 
 
-def _kv_bytes(metadata: Metadata, architecture: str, layers: int) -> int:
-    """Cache bytes per token: Σ over layers of kv heads x (key length + value length) x 2 bytes."""
-    heads = max(1, _per_layer(metadata, f"{architecture}.attention.head_count", layers)[0])
-    kv_heads = _per_layer(metadata, f"{architecture}.attention.head_count_kv", layers)
-    if not any(kv_heads):
-        kv_heads = (heads,) * max(1, layers)
-    head = number(metadata, f"{architecture}.embedding_length") // heads
-    if (latent := number(metadata, f"{architecture}.attention.kv_lora_rank")) > 0:
-        rope = number(metadata, f"{architecture}.rope.dimension_count")
-        return layers * (latent + rope) * _KV_BYTES
-    interval = _attention_interval(metadata, architecture)
-    kv_heads = tuple(count for layer, count in enumerate(kv_heads, 1) if layer % interval == 0)
-    key = number(metadata, f"{architecture}.attention.key_length", head)
-    value = number(metadata, f"{architecture}.attention.value_length", head)
-    return sum(kv_heads) * (key + value) * _KV_BYTES
-
-
-def _state_bytes(metadata: Metadata, architecture: str, layers: int) -> int:
-    """Slots of recurrent layers: the tails of their convolutions and their states, in float32."""
-    names = ("inner_size", "state_size", "group_count", "conv_kernel")
-    inner, state, groups, taps = (number(metadata, f"{architecture}.ssm.{name}") for name in names)
-    recurrent = layers - layers // _attention_interval(metadata, architecture)
-    return STATE_SLOTS * recurrent * 4 * (max(0, taps - 1) * (inner + 2 * groups * state) + inner * state)
-
-
-def _attention_interval(metadata: Metadata, architecture: str) -> int:
-    """Of so many layers, the last keeps keys and values; the others are recurrent."""
-    default = 4 if architecture in ("qwen3next", "qwen35", "qwen35moe") else 1
-    return max(1, number(metadata, f"{architecture}.full_attention_interval", default))
-
-
-def _per_layer(metadata: Metadata, key: str, layers: int) -> tuple[int, ...]:
+def _cache_bytes(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> tuple[int, int]:
+    """Bytes that each token of context adds to a 16-bit cache, and those that windows and recurrent states take."""
+    by_layer: defaultdict[int, list[TensorInfo]] = defaultdict(list)
+    for name, info in tensors.items():
+        if match := _LAYER.match(name):
+            by_layer[int(match[1])].append(info)
     try:
-        return metadata.u32_array_or_scalar(key, max(1, min(layers, 4096)), (0,))
+        keys = HeaderKeys(metadata, "")
+        layers = keys.integer("block_count", low=1, high=4096)
+        states = layer_states(keys, by_layer, layers - keys.integer("nextn_predict_layers", 0, high=layers - 1))
     except EngineError:
-        return (0,)
+        return 0, 0
+    growing = sum(state.bytes(1) for state in states if state.kind in _GROWING)
+    return growing, sum(state.bytes(_LONG) for state in states if state.kind not in _GROWING)
 
 
 def _quirks(metadata: Metadata, architecture: str, layers: int, tensors: Mapping[str, TensorInfo]) -> Iterable[str]:

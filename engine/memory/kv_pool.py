@@ -1,8 +1,11 @@
 """KVPool: the keys and values of all sequences, in blocks of a few tokens each, handed out and counted here.
 
-A block number means the same in every layer: block b of a layer holds keys and values of `block_tokens` consecutive
-positions, [kv_heads, block_tokens, dim]. Blocks carry a reference count, so that sequences with the same beginning
-share them; who wants to write to a shared block copies it first.
+A block number means the same in every layer of a table: block b of a layer holds keys and values of `block_tokens`
+consecutive positions, [kv_heads, block_tokens, dim]. Blocks carry a reference count, so that sequences with the
+same beginning share them; who wants to write to a shared block copies it first.
+
+Layers that see a window have blocks of their own, as many as the windows of a few sequences take (`positions_kept`),
+numbered and counted apart for each size of a window: `table` 0 is for layers that see everything.
 
 Recurrent layers keep a state of fixed size instead, in slots that are handed out and counted alike. A slot is written
 once, from another: a step leaves what it began with, and whoever shares it keeps it.
@@ -26,7 +29,7 @@ import numpy.typing as npt
 from engine.errors import OutOfMemoryError
 from engine.gguf import QuantType
 from engine.memory.available import format_bytes
-from engine.models.graph import STATE_SLOTS, KVLayer, StateLayer
+from engine.models.graph import STATE_SLOTS, KVLayer, StateLayer, positions_kept, windows_of
 
 BLOCK_TOKENS = 32
 
@@ -47,7 +50,8 @@ class CellMemory(Protocol):
 
 
 class KVPool:
-    """`blocks` blocks for each of `layers`, stored as `quant_type`. OutOfMemoryError if they cannot be mapped."""
+    """`blocks` blocks for each of `layers` that sees everything, stored as `quant_type`; where there are windows, as
+    many as they need. OutOfMemoryError if they cannot be mapped."""
 
     def __init__(
         self,
@@ -62,31 +66,41 @@ class KVPool:
         self.quant_type = quant_type
         self._kinds = tuple(layers)
         self._sizes = [_cell_bytes(layer, quant_type, block_tokens) for layer in layers]  # of each layer's arrays
-        self.bytes_per_block = sum(sum(sizes) for sizes, layer in self._sized() if isinstance(layer, KVLayer))
+        self.windows = windows_of(layers)  # by table
+        self.block_bytes = tuple(
+            sum(sum(sizes) for sizes, layer in self._sized() if isinstance(layer, KVLayer) and layer.window == window)
+            for window in self.windows
+        )  # by table: of a block in all its layers
         self.bytes_per_slot = sum(sum(sizes) for sizes, layer in self._sized() if isinstance(layer, StateLayer))
-        counts = [slots if isinstance(layer, StateLayer) else blocks for layer in layers]
+        counts = {w: -(-positions_kept(w, blocks * block_tokens) // block_tokens) for w in self.windows}
         self._layers: list[Sequence[Cells | CellMemory]] = [
-            _map_arrays(sizes, count) for sizes, count in zip(self._sizes, counts, strict=True)
+            _map_arrays(sizes, slots if isinstance(layer, StateLayer) else counts[layer.window])
+            for sizes, layer in self._sized()
         ]
-        self._blocks = _Counted(blocks)
+        self._tables = [_Counted(count) for count in counts.values()]
         self.slots = _Counted(slots if self.bytes_per_slot else 0)
 
     def _sized(self) -> Iterable[tuple[tuple[int, ...], KVLayer | StateLayer]]:
         return zip(self._sizes, self._kinds, strict=True)
 
     def _counted(self, layer: KVLayer | StateLayer) -> _Counted:
-        """What a layer's memory consists of: blocks, or slots."""
-        return self.slots if isinstance(layer, StateLayer) else self._blocks
+        """What a layer's memory consists of: blocks of a table, or slots."""
+        return self.slots if isinstance(layer, StateLayer) else self._tables[self.windows.index(layer.window)]
 
     @staticmethod
     def bytes_per_token(layers: Sequence[KVLayer | StateLayer], quant_type: QuantType = QuantType.F16) -> int:
-        return sum(sum(_cell_bytes(layer, quant_type, 1)) for layer in layers if isinstance(layer, KVLayer))
+        """By which memory grows with the context: of layers that see everything."""
+        full = (layer for layer in layers if isinstance(layer, KVLayer) and not layer.window)
+        return sum(sum(_cell_bytes(layer, quant_type, 1)) for layer in full)
 
     @staticmethod
-    def bytes_of_states(layers: Sequence[KVLayer | StateLayer]) -> int:
-        """Of all slots, whatever the context."""
-        states = (layer for layer in layers if isinstance(layer, StateLayer))
-        return STATE_SLOTS * sum(4 * (layer.tail_values + layer.state_values) for layer in states)
+    def fixed_bytes(layers: Sequence[KVLayer | StateLayer], context: int, quant_type: QuantType = QuantType.F16) -> int:
+        """Of windows and of all slots: the same for every context that is longer than the windows."""
+        slots = sum(4 * (layer.tail_values + layer.state_values) for layer in layers if isinstance(layer, StateLayer))
+        windows = (layer for layer in layers if isinstance(layer, KVLayer) and layer.window)
+        return STATE_SLOTS * slots + sum(
+            positions_kept(layer.window, context) * sum(_cell_bytes(layer, quant_type, 1)) for layer in windows
+        )
 
     @property
     def is_recurrent(self) -> bool:
@@ -94,14 +108,22 @@ class KVPool:
         return self.slots.count > 0
 
     @property
-    def free_blocks(self) -> int:
-        return self._blocks.free
+    def forgets(self) -> bool:
+        """Whether a sequence's state cannot be cut back to every earlier position."""
+        return self.is_recurrent or len(self.windows) > 1
+
+    @property
+    def free_blocks(self) -> tuple[int, ...]:
+        """By table."""
+        return tuple(table.free for table in self._tables)
 
     @property
     def held_bytes(self) -> int:
         """Memory of the blocks and slots in use."""
         used_slots = self.slots.count - self.slots.free
-        return (self.blocks - self.free_blocks) * self.bytes_per_block + used_slots * self.bytes_per_slot
+        used = (table.count - table.free for table in self._tables)
+        blocks = sum(count * size for count, size in zip(used, self.block_bytes, strict=True))
+        return blocks + used_slots * self.bytes_per_slot
 
     def is_moved(self, index: int) -> bool:
         """Whether a layer's memory is elsewhere."""
@@ -152,23 +174,23 @@ class KVPool:
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
 
-    def allocate(self) -> int:
+    def allocate(self, table: int = 0) -> int:
         """A free block with one reference. IndexError when none is left: ask `free_blocks` first."""
-        return self._blocks.allocate()
+        return self._tables[table].allocate()
 
-    def retain(self, block: int) -> None:
-        self._blocks.retain(block)
+    def retain(self, block: int, table: int = 0) -> None:
+        self._tables[table].retain(block)
 
-    def release(self, block: int) -> None:
-        self._blocks.release(block)
+    def release(self, block: int, table: int = 0) -> None:
+        self._tables[table].release(block)
 
-    def is_shared(self, block: int) -> bool:
-        return self._blocks.references[block] > 1
+    def is_shared(self, block: int, table: int = 0) -> bool:
+        return self._tables[table].references[block] > 1
 
-    def copy(self, source: int, target: int) -> None:
-        """Copies a block's keys and values in every layer."""
+    def copy(self, source: int, target: int, table: int = 0) -> None:
+        """Copies a block's keys and values in every layer of its table."""
         for arrays, (sizes, layer) in zip(self._layers, self._sized(), strict=True):
-            if isinstance(layer, StateLayer):
+            if self._counted(layer) is not self._tables[table]:
                 continue
             for array, size in zip(arrays, sizes, strict=True):
                 if isinstance(array, np.ndarray):
@@ -176,9 +198,11 @@ class KVPool:
                 else:
                     array.copy(source * size, target * size, size)
 
-    def check_integrity(self, tables: Iterable[Sequence[int]], slots: Iterable[int] = ()) -> None:
-        """AssertionError unless `tables` and `slots`, all that are alive, account for what is not free."""
-        self._blocks.check_integrity(block for table in tables for block in table)
+    def check_integrity(self, held: Iterable[Sequence[Sequence[int]]], slots: Iterable[int] = ()) -> None:
+        """AssertionError unless `held`, each state's blocks by table, and `slots` account for what is not free."""
+        states = list(held)
+        for number, table in enumerate(self._tables):
+            table.check_integrity(block for state in states for block in state[number])
         self.slots.check_integrity(slots)
 
 

@@ -39,7 +39,7 @@ class PrefixCache:
 
     def remember(self, state: SequenceState) -> None:
         """Keeps a fork of a state that will go on, where it could not be cut back to this position later."""
-        if self._pool.is_recurrent and self._pool.slots.free:
+        if self._pool.forgets and (self._pool.slots.free or not self._pool.is_recurrent):
             self.keep(state.fork())
 
     def keep(self, state: SequenceState) -> None:

@@ -6,19 +6,24 @@ from collections.abc import Sequence
 
 from engine.errors import OutOfMemoryError
 from engine.memory.kv_pool import KVPool
+from engine.models.graph import first_seen
+
+_STEP_BACK = 32  # positions by which a state with windows can be cut back at least
 
 
 class SequenceState:
     """Tokens whose keys and values are in the pool, and the blocks that hold them.
 
     A step reserves room, runs, and commits; a step that fails in between leaves the state as it was, because cells
-    past the committed length are never read, and recurrent layers write a slot that nobody reads before.
+    past the committed length are never read, and recurrent layers write a slot that nobody reads before. Blocks that
+    no window reaches any more are given back when a step is committed.
     """
 
     def __init__(self, pool: KVPool) -> None:
         self._pool = pool
         self._tokens: list[int] = []
-        self._blocks: list[int] = []
+        self._tables: list[list[int]] = [[] for _ in pool.windows]  # block numbers; 0 where one was given back
+        self._begins = [0] * len(pool.windows)  # by table: the first block that is still held
         self._slot: int | None = None  # of recurrent layers: after all tokens
         self._next_slot: int | None = None  # reserved: after the next ones, too
 
@@ -28,7 +33,18 @@ class SequenceState:
 
     @property
     def block_table(self) -> Sequence[int]:
-        return self._blocks
+        """Of layers that see everything."""
+        return self._tables[0]
+
+    @property
+    def block_tables(self) -> Sequence[Sequence[int]]:
+        """By the pool's tables, all of one length. Blocks that no window reaches have any number."""
+        return self._tables
+
+    @property
+    def held_blocks(self) -> list[list[int]]:
+        """The same without what was given back."""
+        return [table[begin:] for table, begin in zip(self._tables, self._begins, strict=True)]
 
     @property
     def slots(self) -> tuple[int, int] | tuple[()]:
@@ -48,40 +64,48 @@ class SequenceState:
     @property
     def nbytes(self) -> int:
         """Memory that this sequence keeps in use; shared blocks count for each that shares them."""
-        return len(self._blocks) * self._pool.bytes_per_block + len(self.held_slots) * self._pool.bytes_per_slot
+        blocks = sum(len(held) * size for held, size in zip(self.held_blocks, self._pool.block_bytes, strict=True))
+        return blocks + len(self.held_slots) * self._pool.bytes_per_slot
 
-    def blocks_missing(self, tokens: int) -> int:
-        """Free blocks that `reserve(tokens)` takes."""
-        total = self._pool.blocks_for(self.length + tokens)
-        return max(0, total - len(self._blocks)) + (1 if tokens and self._tail_is_shared() else 0)
+    def blocks_missing(self, tokens: int) -> tuple[int, ...]:
+        """Free blocks that `reserve(tokens)` takes, by table."""
+        more = max(0, self._pool.blocks_for(self.length + tokens) - len(self._tables[0]))
+        return tuple(more + (1 if tokens and self._tail_is_shared(table) else 0) for table in range(len(self._tables)))
 
     def reserve(self, tokens: int) -> None:
         """Makes room for `tokens` more. OutOfMemoryError, with nothing changed, when the pool has too few blocks."""
-        missing = self.blocks_missing(tokens)
-        if missing > self._pool.free_blocks:
-            raise OutOfMemoryError(
-                f"The context memory has {self._pool.free_blocks} free blocks, and {missing} are needed.",
-                remedy="Choose a longer context.",
-            )
+        for missing, free in zip(self.blocks_missing(tokens), self._pool.free_blocks, strict=True):
+            if missing > free:
+                raise OutOfMemoryError(
+                    f"The context memory has {free} free blocks, and {missing} are needed.",
+                    remedy="Choose a longer context.",
+                )
         if tokens and self._pool.is_recurrent and self._next_slot is None:
             if not self._pool.slots.free:
                 raise OutOfMemoryError("All states are in use.", remedy="Ask again when an answer has ended.")
             self._next_slot = self._pool.slots.allocate()
-        if tokens and self._tail_is_shared():
-            own = self._pool.allocate()
-            self._pool.copy(self._blocks[self._tail], own)
-            self._pool.release(self._blocks[self._tail])
-            self._blocks[self._tail] = own
-        while len(self._blocks) < self._pool.blocks_for(self.length + tokens):
-            self._blocks.append(self._pool.allocate())
+        for number, table in enumerate(self._tables):
+            if tokens and self._tail_is_shared(number):
+                own = self._pool.allocate(number)
+                self._pool.copy(table[self._tail], own, number)
+                self._pool.release(table[self._tail], number)
+                table[self._tail] = own
+            while len(table) < self._pool.blocks_for(self.length + tokens):
+                table.append(self._pool.allocate(number))
 
     def commit(self, tokens: Sequence[int]) -> None:
         """The cells of `tokens`, reserved before, have been written."""
-        assert self._pool.blocks_for(self.length + len(tokens)) <= len(self._blocks)
+        assert self._pool.blocks_for(self.length + len(tokens)) <= len(self._tables[0])
         self._tokens.extend(tokens)
         if self._next_slot is not None:
             self._drop_slot(self._slot)
             self._slot, self._next_slot = self._next_slot, None
+        for number, window in enumerate(self._pool.windows[1:], start=1):
+            seen = first_seen(max(0, self.length - _STEP_BACK), window) // self._pool.block_tokens
+            for index in range(self._begins[number], seen):
+                self._pool.release(self._tables[number][index], number)
+                self._tables[number][index] = 0
+            self._begins[number] = max(self._begins[number], seen)
 
     def drop_reserved(self) -> None:
         """Gives back the slot that `reserve` took for a step that will not come."""
@@ -89,8 +113,12 @@ class SequenceState:
         self._next_slot = None
 
     def reusable(self, length: int) -> int:
-        """How many of the first `length` tokens a fork can keep: recurrent layers have all or nothing."""
-        return length if length == self.length or not self._pool.is_recurrent else 0
+        """How many of the first `length` tokens a fork can keep: recurrent layers have all or nothing, and so have
+        windows that have passed."""
+        if self._pool.is_recurrent and length != self.length:
+            return 0
+        seen = (first_seen(length, window) // self._pool.block_tokens for window in self._pool.windows)
+        return length if all(map(int.__ge__, seen, self._begins)) else 0
 
     def truncate(self, length: int) -> None:
         """Forgets everything from position `length` on, which must be `reusable`."""
@@ -100,9 +128,12 @@ class SequenceState:
                 self._drop_slot(slot)
             self._slot = self._next_slot = None
         del self._tokens[length:]
-        for block in self._blocks[self._pool.blocks_for(length) :]:
-            self._pool.release(block)
-        del self._blocks[self._pool.blocks_for(length) :]
+        end = self._pool.blocks_for(length)
+        for number, table in enumerate(self._tables):
+            for block in table[max(end, self._begins[number]) :]:
+                self._pool.release(block, number)
+            del table[end:]
+            self._begins[number] = min(self._begins[number], end)
 
     def fork(self, length: int | None = None) -> SequenceState:
         """A second state with the same first `length` tokens, sharing their blocks until either writes.
@@ -113,9 +144,11 @@ class SequenceState:
         assert 0 <= length <= self.length and length == self.reusable(length)
         twin = SequenceState(self._pool)
         twin._tokens = self._tokens[:length]
-        twin._blocks = self._blocks[: self._pool.blocks_for(length)]
-        for block in twin._blocks:
-            self._pool.retain(block)
+        twin._tables = [table[: self._pool.blocks_for(length)] for table in self._tables]
+        twin._begins = [min(begin, len(twin._tables[0])) for begin in self._begins]
+        for number, held in enumerate(twin.held_blocks):
+            for block in held:
+                self._pool.retain(block, number)
         if length and self._slot is not None:
             twin._slot = self._slot
             self._pool.slots.retain(self._slot)
@@ -133,5 +166,6 @@ class SequenceState:
         """Index of the block that the next token goes to."""
         return self.length // self._pool.block_tokens
 
-    def _tail_is_shared(self) -> bool:
-        return self._tail < len(self._blocks) and self._pool.is_shared(self._blocks[self._tail])
+    def _tail_is_shared(self, table: int) -> bool:
+        blocks = self._tables[table]
+        return self._tail < len(blocks) and self._pool.is_shared(blocks[self._tail], table)

@@ -9,6 +9,8 @@ Norms may also stand behind a block, or only there; see spec.NormPlacement.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.errors import FormatError, UnsupportedError
 from engine.gguf import QuantType
 from engine.models.delta_net import delta_net
@@ -39,6 +41,8 @@ from engine.models.spec import (
     ExpertsSpec,
     LatentSpec,
     ModelSpec,
+    RopeSpec,
+    Temperature,
     TensorShape,
 )
 
@@ -96,7 +100,10 @@ def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str,
         q, gate = b.split_heads(q, {f"{blk}.query": spec.key_dim, f"{blk}.query_gate": spec.key_dim}, spec.heads)
     if spec.norm_after_rope:
         _rotate(b, spec, q, k)
-    if spec.qk_norm != "none":
+    if spec.qk_norm == "plain":
+        q = b.plain_norm(q, f"{blk}.q_normed", spec.key_dim)
+        k = b.plain_norm(k, f"{blk}.k_normed", spec.key_dim)
+    elif spec.qk_norm != "none":
         group = spec.key_dim if spec.qk_norm == "head" else 0
         q = b.rms_norm(q, f"{blk}.attn_q_norm.weight", f"{blk}.q_normed", group)
         k = b.rms_norm(k, f"{blk}.attn_k_norm.weight", f"{blk}.k_normed", group)
@@ -116,9 +123,11 @@ def _grouped_attention(b: Builder, index: int, spec: AttentionSpec, normed: str,
 
 
 def _rotate(b: Builder, spec: AttentionSpec, q: str, k: str) -> None:
+    turn = spec.rope or RopeSpec("norm", spec.key_dim, 1.0, scale=0.0)
+    if spec.rope is not None or spec.temperature != Temperature():
+        b.add_op(Rope(b.item, q, spec.heads, spec.key_dim, replace(turn, temperature=spec.temperature)))
     if spec.rope is not None:
-        b.add_op(Rope(b.item, q, spec.heads, spec.key_dim, spec.rope))
-        b.add_op(Rope(b.item, k, spec.kv_heads, spec.key_dim, spec.rope))
+        b.add_op(Rope(b.item, k, spec.kv_heads, spec.key_dim, turn))
 
 
 def _feed_forward(b: Builder, index: int, spec: DenseSpec | ExpertsSpec, x: str) -> str:
@@ -145,6 +154,9 @@ def _experts(b: Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
     bias = b.vector_if_present(f"{blk}.exp_probs_b.bias", spec.count)
     choice = (spec.used, spec.gating, spec.normalise, spec.weight_scale, bias, spec.groups, spec.groups_used)
     b.add_op(Router(b.item, scores, ids, mix, *choice))
+    read = x
+    if spec.weighs_input:
+        read, ids, mix = _weigh_input(b, blk, spec, x, scores, mix)
     b.item = f"{blk}.experts"
     width = b.spec.width
     gate = b.weight(f"{blk}.ffn_gate_exps.weight", spec.width, width, spec.count)
@@ -156,9 +168,21 @@ def _experts(b: Builder, blk: str, spec: ExpertsSpec, x: str) -> str:
         gate_bias = b.vectors(f"{blk}.ffn_gate_exps.bias", spec.width, spec.count)
         up_bias = b.vectors(f"{blk}.ffn_up_exps.bias", spec.width, spec.count)
         biases = gate_bias, up_bias, b.vectors(f"{blk}.ffn_down_exps.bias", width, spec.count)
-    b.add_op(Experts(b.item, x, ids, mix, gate, up, down, out, spec.activation, biases))
+    b.add_op(Experts(b.item, read, ids, mix, gate, up, down, out, spec.activation, biases))
     b.item = f"{blk}.ffn"
     return b.add(out, _shared_expert(b, blk, spec.shared, x), f"{blk}.ffn_out") if spec.shared else out
+
+
+def _weigh_input(b: Builder, blk: str, spec: ExpertsSpec, x: str, scores: str, weights: str) -> tuple[str, str, str]:
+    """What a token's one expert reads, times its weight; its number; and a mix of one: a single weight, normalised."""
+    weighed, ids, mix = (
+        b.value(f"{blk}.weighed", b.spec.width),
+        b.value(f"{blk}.expert_id", 1),
+        b.value(f"{blk}.mix", 1),
+    )
+    b.add_op(GLU(b.item, weights, x, weighed, "linear"))
+    b.add_op(Router(b.item, scores, ids, mix, 1, spec.gating, normalise=True, scale=1.0))
+    return weighed, ids, mix
 
 
 def _shared_expert(b: Builder, blk: str, spec: DenseSpec, x: str) -> str:
@@ -232,6 +256,11 @@ class Builder:
         self.vector(weight, group or self._values[x])
         self.value(out, self._values[x])
         self.add_op(RMSNorm(self.item, x, weight, out, self.spec.norm_epsilon, group, groups))
+        return out
+
+    def plain_norm(self, x: str, out: str, group: int) -> str:
+        """As `rms_norm`, without weights."""
+        self.add_op(RMSNorm(self.item, x, "", self.value(out, self._values[x]), self.spec.norm_epsilon, group))
         return out
 
     def linear(self, x: str, projections: dict[str, tuple[str, int]]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import UnsupportedError
 from engine.models.graph import GLU, DeltaRule, ShortConv, SplitHeads, StateLayer
 from engine.models.reading import SpecReader
 from engine.models.spec import AttentionSpec, DeltaNetSpec, LatentSpec
@@ -31,7 +30,6 @@ class DeltaNetReader(SpecReader):
     def _attention(self, index: int, rope_factors: tuple[float, ...]) -> AttentionSpec | LatentSpec | DeltaNetSpec:
         blk = f"blk.{index}"
         if f"{blk}.ssm_conv1d.weight" not in self.tensors:
-            self._refuse_positions_in_parts()
             return super()._attention(index, rope_factors)
         convolution = self._tensor(f"{blk}.ssm_conv1d.weight")
         value_heads = self._agreed("ssm.time_step_rank", self._tensor(f"{blk}.ssm_dt.bias").cols)
@@ -52,16 +50,6 @@ class DeltaNetReader(SpecReader):
             taps=self._agreed("ssm.conv_kernel", convolution.cols),
             tiled=self.family.tiled_value_heads,
         )
-
-    def _refuse_positions_in_parts(self) -> None:
-        """Images have positions in several parts; of a text all parts are the same, but for a fourth one."""
-        key = f"{self.gguf.architecture}.rope.dimension_sections"
-        sections = self.gguf.metadata.u32_array_or_scalar(key, 4, (0, 0, 0, 0))
-        if sections[3]:
-            raise UnsupportedError(
-                f"{self.gguf.path.name}: {key} is {list(sections)}, whose fourth part is not supported.",
-                remedy="It may run on the compatibility engine.",
-            )
 
 
 def delta_net(b: Builder, index: int, spec: DeltaNetSpec, normed: str, *, select: bool) -> str:

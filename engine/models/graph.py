@@ -6,7 +6,7 @@ that Rope, Scale and SoftCap work in place. Operations name weights by their ten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -48,8 +48,8 @@ class Embed(Op):
 
 @dataclass(frozen=True, slots=True)
 class RMSNorm(Op):
-    """`group` 0 normalises the whole row, otherwise every `group` values apart; with `groups`, only so many of these,
-    and the rest of the row is copied."""
+    """`weight` "" stands for ones. `group` 0 normalises the whole row, otherwise every `group` values apart; with
+    `groups`, only so many of these, and the rest of the row is copied."""
 
     x: str
     weight: str
@@ -271,7 +271,7 @@ class SelectRows(Op):
 class KVLayer:
     """What one layer keeps per position: `kv_heads` keys of `key_dim` and values of `value_dim`.
 
-    In a latent layer, a key's first `value_dim` values are the value as well.
+    In a latent layer, a key's first `value_dim` values are the value as well. `window`: as an AttentionSpec's.
     """
 
     kv_heads: int
@@ -284,6 +284,23 @@ class KVLayer:
     def rows(self) -> tuple[int, ...]:
         """Values per position and head of each array that is kept."""
         return (self.key_dim,) if self.latent else (self.key_dim, self.value_dim)
+
+
+WINDOWS_KEPT = 2  # of a layer with a window: what an answer sees, and what one can return to
+_WINDOW_SLACK = 64  # positions more than the window: its ends lie within blocks, and small steps back are possible
+MOST_STEP_TOKENS = 512  # that one step adds to all sequences together
+
+
+def first_seen(position: int, window: int) -> int:
+    """The first position that a query at `position` sees; see AttentionSpec."""
+    if window < 0:
+        return position // -window * -window
+    return max(0, position - window + 1) if window else 0
+
+
+def positions_kept(window: int, context: int) -> int:
+    """Positions that layers with this window have room for, in all sequences together."""
+    return min(context, WINDOWS_KEPT * (abs(window) + _WINDOW_SLACK) + MOST_STEP_TOKENS) if window else context
 
 
 STATE_SLOTS = 4  # of a recurrent layer: a sequence reads one and writes one; two more can be returned to
@@ -306,3 +323,12 @@ class Graph:
     weights: Mapping[str, TensorShape]
     kv_layers: tuple[KVLayer | StateLayer, ...]
     logits: str
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        return windows_of(self.kv_layers)
+
+
+def windows_of(layers: Iterable[KVLayer | StateLayer]) -> tuple[int, ...]:
+    """By number of the block table that layers share which forget alike: what they see. Table 0 forgets nothing."""
+    return (0, *sorted({layer.window for layer in layers if isinstance(layer, KVLayer)} - {0}))

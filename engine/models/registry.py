@@ -17,6 +17,7 @@ from engine.models.granite import GRANITE, GRANITEMOE
 from engine.models.hunyuan_moe import HUNYUAN_MOE
 from engine.models.latent import LatentReader
 from engine.models.llama import LLAMA
+from engine.models.llama4 import LLAMA4
 from engine.models.minimax_m2 import MINIMAX_M2
 from engine.models.mistral3 import MISTRAL3
 from engine.models.olmo2 import OLMO2
@@ -35,6 +36,7 @@ _FAMILIES: dict[str, Family] = {
     family.architecture: family
     for family in (
         LLAMA,
+        LLAMA4,
         QWEN2,
         QWEN2MOE,
         QWEN3,
@@ -67,8 +69,11 @@ def native_architectures() -> tuple[str, ...]:
     return tuple(_FAMILIES)
 
 
-def load_spec(gguf: GGUFFile) -> ModelSpec:
-    """The model that `gguf` holds. UnsupportedError for what cannot be run, FormatError for what is broken."""
+def load_spec(gguf: GGUFFile, context: int | None = None) -> ModelSpec:
+    """The model that `gguf` holds, for so many tokens of context where that is known.
+
+    UnsupportedError for what cannot be run, FormatError for what is broken.
+    """
     architecture = gguf.architecture
     family = _FAMILIES.get(architecture)
     if family is None:
@@ -77,4 +82,4 @@ def load_spec(gguf: GGUFFile) -> ModelSpec:
             remedy="It may run on the compatibility engine.",
         )
     reader = LatentReader if family.latent else DeltaNetReader if family.recurrent else SpecReader
-    return reader(family, gguf).read()
+    return reader(family, gguf, context).read()

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 RopeMode = Literal["norm", "neox"]  # pairs (2i, 2i+1), or (i, i + dimensions/2)
-Activation = Literal["silu", "gelu", "sigmoid", "swiglu_oai"]
-QKNorm = Literal["none", "head", "row"]  # RMS norm of q and k: of each head, or of all heads together
+Activation = Literal["silu", "gelu", "sigmoid", "swiglu_oai", "linear"]
+QKNorm = Literal["none", "head", "row", "plain"]  # RMS norm of q and k: of each head, of all together; without weights
 NormPlacement = Literal["before", "both", "after"]  # of a block's norms: on its input, on its output
 Gating = Literal["softmax", "sigmoid"]
 
@@ -49,13 +49,23 @@ class YarnSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Temperature:
+    """Queries far into the text are scaled, by 1 + scale × ln(floor((position + offset) / length) + 1)."""
+
+    length: float = 1.0
+    scale: float = 0.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RopeSpec:
     """Rotary positions: pair i of `dimensions / 2` turns by position × frequencies()[i]."""
 
     mode: RopeMode
     dimensions: int
     base: float
-    scale: float = 1.0  # linear position scale, 1 / factor
+    scale: float = 1.0  # linear position scale, 1 / factor; 0: nothing turns
+    temperature: Temperature = Temperature()
     attention_factor: float = 1.0
     yarn: YarnSpec | None = None
     factors: tuple[float, ...] = ()  # llama3: each pair's wavelength is multiplied by its factor
@@ -100,7 +110,10 @@ def yarn_sharpening(factor: float, multiplier: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Grouped-query attention of one layer; `window` 0 sees every earlier position, `rope` None knows no order.
+    """Grouped-query attention of one layer; `rope` None knows no order.
+
+    `window` 0 sees every earlier position, w the last w positions, its own included, and -c those of its own chunk,
+    where a text is cut into chunks of c positions.
 
     `gated`: the query's matrix holds a gate behind each head's query, whose sigmoid what the head mixes is multiplied
     by.
@@ -118,6 +131,7 @@ class AttentionSpec:
     gated: bool = False
     soft_cap: float = 0.0  # 0: none
     sinks: bool = False
+    temperature: Temperature = Temperature()  # of the queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +197,7 @@ class DenseSpec:
 class ExpertsSpec:
     """`used` of `count` gated feed-forward blocks per token, mixed by the router's weights; beside them perhaps
     `shared`, which every token goes through. Where `groups` is above 1, only experts of the `groups_used` best groups
-    are chosen."""
+    are chosen. `weighs_input`: a weight multiplies what an expert reads, not what it makes; of one expert per token."""
 
     count: int
     used: int
@@ -194,6 +208,7 @@ class ExpertsSpec:
     activation: Activation = "silu"
     groups: int = 1
     groups_used: int = 1
+    weighs_input: bool = False
     shared: DenseSpec | None = None
 
 

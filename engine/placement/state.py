@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from engine.models.graph import STATE_SLOTS
+from engine.models.graph import STATE_SLOTS, positions_kept
 
 F16_BYTES = 2.0
 Q8_0_BYTES = 34 / 32
@@ -23,10 +23,9 @@ class StateKind(enum.Enum):
 class StateShape:
     """One layer's part of a SequenceState.
 
-    FULL and WINDOW keep `kv_heads × (key_dim + value_dim)` values per position; our own cache keeps every position of a
-    WINDOW, too, so that a conversation can be taken up anywhere, while llama.cpp's keeps the window. LATENT keeps
-    `key_dim` values (the compressed row with its rotary part); values are read out of the same row. RECURRENT keeps
-    `recurrent_bytes` per slot.
+    FULL and WINDOW keep `kv_heads × (key_dim + value_dim)` values per position; our own cache has room for the WINDOW
+    of two sequences and a step's tokens (`positions_kept`). LATENT keeps `key_dim` values (the compressed row with its
+    rotary part); values are read out of the same row. RECURRENT keeps `recurrent_bytes` per slot.
     """
 
     kind: StateKind
@@ -43,7 +42,9 @@ class StateShape:
 
     def positions_held(self, context: int) -> int:
         """Positions in our own cache at a context of this many tokens."""
-        return 0 if self.kind in (StateKind.RECURRENT, StateKind.NONE) else context
+        if self.kind in (StateKind.RECURRENT, StateKind.NONE):
+            return 0
+        return positions_kept(self.window, context)
 
     @property
     def values_per_position(self) -> int:
@@ -53,7 +54,7 @@ class StateShape:
 
     def bytes(self, context: int, value_bytes: float = F16_BYTES, *, windows_only: bool = False) -> int:
         """Memory held for a context. `value_bytes`: of one cached value (F16_BYTES, Q8_0_BYTES); `windows_only`: by a
-        cache that forgets what no window sees any more.
+        cache that holds a single window.
 
         Recurrent states are kept in slots, of which there is a fixed number.
         """

@@ -29,6 +29,7 @@ _WINDOW_PERIOD = {
     "mistral3": 1,
 }
 _MAX_HEADS = 1 << 16
+_CHUNK = 8192  # of llama4, without a key
 
 
 def layer_states(keys: HeaderKeys, tensors: Mapping[int, Sequence[_Named]], count: int) -> tuple[StateShape, ...]:
@@ -60,7 +61,7 @@ def layer_states(keys: HeaderKeys, tensors: Mapping[int, Sequence[_Named]], coun
 
 def _windows(keys: HeaderKeys, count: int) -> tuple[int, ...]:
     """The window of each layer; 0 where a layer attends to everything."""
-    window = keys.integer("attention.sliding_window", 0, high=1 << 31)
+    window = keys.integer("attention.sliding_window", _CHUNK if keys.architecture == "llama4" else 0, high=1 << 31)
     if not window:
         return (0,) * count
     if keys.has("attention.sliding_window_pattern"):

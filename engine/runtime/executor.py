@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from engine.errors import OutOfMemoryError
 from engine.memory.sequence_state import SequenceState
+from engine.models.graph import MOST_STEP_TOKENS
 from engine.runtime.devices.streams import Span
 from engine.runtime.lowering import CpuProgram
 from kernels._cpu import Batch, ThreadPool
 
 Logits = npt.NDArray[np.float32]
 
-LARGEST_MICRO_BATCH = 512
+LARGEST_MICRO_BATCH = MOST_STEP_TOKENS
 _FIRST_MICRO_BATCH = 128
 _SMALLEST_MICRO_BATCH = 32
 _GLANCE = 0.02  # seconds between two looks at `interrupted`, where the operations allow it
@@ -133,9 +134,15 @@ def make_batch(chunks: Sequence[Chunk]) -> Batch:
         positions.extend(range(length, length + count))
         sequences.extend([row] * count)
     widest = max(len(chunk.state.block_table) for chunk in chunks)
-    tables = [[*chunk.state.block_table, *[0] * (widest - len(chunk.state.block_table))] for chunk in chunks]
-    parts = [tokens, positions, sequences, tables, outputs]
+    by_state = [chunk.state.block_tables for chunk in chunks]
+    tables = [[*table, *[0] * (widest - len(table))] for number in zip(*by_state, strict=True) for table in number]
     slots = [chunk.state.slots for chunk in chunks]
-    if slots[0]:
-        parts.append(slots)
-    return Batch(*(np.array(part, np.int32) for part in parts))
+    return Batch(
+        np.array(tokens, np.int32),
+        np.array(positions, np.int32),
+        np.array(sequences, np.int32),
+        np.array(tables, np.int32),
+        np.array(outputs, np.int32),
+        np.array(slots, np.int32) if slots[0] else None,
+        len(by_state[0]),
+    )

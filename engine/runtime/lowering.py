@@ -138,8 +138,8 @@ class _Capture:
     def _memory(self, layer: KVLayer | StateLayer) -> int:
         if isinstance(layer, StateLayer):
             return self.program.state_layer(layer.tail_values, layer.state_values)
-        dims = layer.kv_heads, layer.key_dim, layer.value_dim
-        return self.program.kv_layer(*dims, self.kv_type, self.block_tokens, layer.latent)
+        dims, table = (layer.kv_heads, layer.key_dim, layer.value_dim), self.graph.windows.index(layer.window)
+        return self.program.kv_layer(*dims, self.kv_type, self.block_tokens, layer.latent, table)
 
     def finish(self) -> CpuProgram:
         starts = []
@@ -172,7 +172,8 @@ class _Capture:
     @emit.register
     def _(self, op: RMSNorm) -> None:
         x, out = self.values[op.x], self.values[op.out]
-        self.program.rms_norm(x, self.weights[op.weight], out, op.epsilon, op.group, op.groups)
+        weight = self.weights[op.weight] if op.weight else None
+        self.program.rms_norm(x, weight, out, op.epsilon, op.group, op.groups)
 
     @emit.register
     def _(self, op: Linear) -> None:
@@ -185,7 +186,7 @@ class _Capture:
 
     @emit.register
     def _(self, op: Rope) -> None:
-        rope = op.rope
+        rope, heat = op.rope, op.rope.temperature
         self.program.rope(
             self.values[op.x],
             op.heads,
@@ -195,6 +196,7 @@ class _Capture:
             rope.frequencies(),
             rope.magnitude,
             op.offset,
+            (heat.length, heat.scale, heat.offset),
         )
 
     @emit.register

@@ -59,6 +59,15 @@ FORMATS = (
         generation="<|start_header_id|>assistant<|end_header_id|>\n\n",
     ),
     FallbackFormat(
+        "Llama 4",
+        ("<|header_start|>", "<|header_end|>", "<|eot|>"),
+        system="<|header_start|>system<|header_end|>\n\n{content}<|eot|>",
+        user="<|header_start|>user<|header_end|>\n\n{content}<|eot|>",
+        assistant="<|header_start|>assistant<|header_end|>\n\n{content}<|eot|>",
+        generation="<|header_start|>assistant<|header_end|>\n\n",
+        stop=("<|eot|>",),
+    ),
+    FallbackFormat(
         "Gemma",
         ("<start_of_turn>", "<end_of_turn>"),
         user="<start_of_turn>user\n{content}<end_of_turn>\n",

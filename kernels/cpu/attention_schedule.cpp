@@ -30,7 +30,7 @@ AttentionSchedule schedule_attention(const Batch& batch, int heads_per_unit, int
     for (int first = span.first; first < span.first + span.count; first += tile_tokens) {
       const int count = std::min(tile_tokens, span.first + span.count - first);
       const int rows = count * heads_per_unit, end = position(first + count - 1) + 1;
-      const int begin = window > 0 ? std::max(0, position(first) - window + 1) : 0;
+      const int begin = first_seen(position(first), window);
       const int length = rows <= kFewRows ? part_length(end - begin) : end - begin;
       const int group = static_cast<int>(schedule.groups.size());
       const int parts = (end - begin + length - 1) / length;

@@ -33,7 +33,14 @@ struct AttentionSchedule {
 // alone would keep one thread busy.
 int attention_unit(int heads_per_kv);
 
-// heads_per_unit: query heads of a unit. window 0: all earlier positions.
+// The first position that a query sees. window 0: all up to its own; w > 0: the last w of these; -c: those of its own
+// chunk of c positions.
+inline int first_seen(int position, int window) {
+  if (window < 0) return position / -window * -window;
+  return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
+// heads_per_unit: query heads of a unit. window: see first_seen.
 AttentionSchedule schedule_attention(const Batch& batch, int heads_per_unit, int window);
 
 }  // namespace tessera

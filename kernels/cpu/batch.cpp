@@ -23,7 +23,7 @@ void check_range(const char* name, const std::vector<int32_t>& values, int64_t e
 
 Batch::Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::vector<int32_t> sequences,
              std::vector<int32_t> block_tables, int sequence_count, int table_blocks, std::vector<int32_t> outputs,
-             std::vector<int32_t> slots)
+             std::vector<int32_t> slots, int tables)
     : tokens_(std::move(tokens)),
       positions_(std::move(positions)),
       sequences_(std::move(sequences)),
@@ -31,7 +31,8 @@ Batch::Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::v
       outputs_(std::move(outputs)),
       slots_(std::move(slots)),
       sequence_count_(sequence_count),
-      table_blocks_(table_blocks) {
+      table_blocks_(table_blocks),
+      tables_(tables) {
   const size_t n = tokens_.size();
   if (n < 1 || n > (1u << 20)) refuse("a run takes 1..1048576 tokens, not " + std::to_string(n));
   if (positions_.size() != n)
@@ -65,7 +66,9 @@ Batch::Batch(std::vector<int32_t> tokens, std::vector<int32_t> positions, std::v
   }
 }
 
-void Batch::check_cache(int block_tokens, int blocks) const {
+void Batch::check_cache(int block_tokens, int blocks, int table) const {
+  if (table >= tables_)
+    refuse("a layer needs block table " + std::to_string(table) + ", but there are " + std::to_string(tables_));
   std::vector<int64_t> rows;  // written by this batch
   rows.reserve(tokens_.size());
   for (const Span& span : spans_) {
@@ -74,14 +77,14 @@ void Batch::check_cache(int block_tokens, int blocks) const {
     if (needed > table_blocks_)
       refuse(name + " reaches position " + std::to_string(span.last_position) + ", but its block table holds " +
              std::to_string(table_blocks_) + " blocks of " + std::to_string(block_tokens));
-    const int32_t* const table = block_table(span.sequence);
+    const int32_t* const named = block_table(span.sequence, table);
     for (int b = 0; b < needed; ++b)
-      if (table[b] < 0 || table[b] >= blocks)
-        refuse(name + " names block " + std::to_string(table[b]) + ", but the pool holds 0.." +
+      if (named[b] < 0 || named[b] >= blocks)
+        refuse(name + " names block " + std::to_string(named[b]) + ", but the pool holds 0.." +
                std::to_string(blocks - 1));
     for (int i = span.first; i < span.first + span.count; ++i) {
       const int position = positions_[static_cast<size_t>(order_[static_cast<size_t>(i)])];
-      rows.push_back(static_cast<int64_t>(table[position / block_tokens]) * block_tokens + position % block_tokens);
+      rows.push_back(static_cast<int64_t>(named[position / block_tokens]) * block_tokens + position % block_tokens);
     }
   }
   std::sort(rows.begin(), rows.end());

@@ -1,6 +1,7 @@
 // Python's view of the thread pool, the batch and the program. Bound buffers are held through the buffer protocol, so
 // a mapped file cannot be closed below a weight.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -80,7 +81,7 @@ void bind_handles(nb::class_<Program>& program) {
           },
           "handle"_a, "buffer"_a, "offset"_a = 0)
       .def("kv_layer", &Program::kv_layer, "kv_heads"_a, "key_dim"_a, "value_dim"_a, "type_id"_a, "block_tokens"_a,
-           "latent"_a = false)
+           "latent"_a = false, "table"_a = 0)
       .def(
           "bind_kv",
           [](Program& self, Handle handle, nb::handle keys, nb::handle values) {
@@ -113,7 +114,12 @@ Handles plain(const std::vector<std::optional<Handle>>& handles) {
 
 void bind_operations(nb::class_<Program>& program) {
   program.def("embed", &Program::embed, "table"_a, "out"_a)
-      .def("rms_norm", &Program::rms_norm, "x"_a, "weight"_a, "out"_a, "eps"_a, "group"_a = 0, "groups"_a = 0)
+      .def(
+          "rms_norm",
+          [](Program& self, Handle x, std::optional<Handle> weight, Handle out, float eps, int group, int groups) {
+            self.rms_norm(x, weight.value_or(kNone), out, eps, group, groups);
+          },
+          "x"_a, "weight"_a.none(), "out"_a, "eps"_a, "group"_a = 0, "groups"_a = 0)
       .def(
           "linear",
           [](Program& self, Handle x, std::vector<Handle> weights, const std::vector<std::optional<Handle>>& biases,
@@ -122,9 +128,12 @@ void bind_operations(nb::class_<Program>& program) {
       .def(
           "rope",
           [](Program& self, Handle x, int heads, int head_dim, int rope_dim, const std::string& mode,
-             const Floats& frequencies, float magnitude,
-             int offset) { self.rope(x, heads, head_dim, rope_dim, mode, copy(frequencies), magnitude, offset); },
-          "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f, "offset"_a = 0)
+             const Floats& frequencies, float magnitude, int offset, const std::array<float, 3>& temperature) {
+            self.rope(x, heads, head_dim, rope_dim, mode, copy(frequencies), magnitude, offset,
+                      {temperature[0], temperature[1], temperature[2]});
+          },
+          "x"_a, "heads"_a, "head_dim"_a, "rope_dim"_a, "mode"_a, "frequencies"_a, "magnitude"_a = 1.0f, "offset"_a = 0,
+          "temperature"_a = std::array<float, 3>{1, 0, 0})
       .def("head_linear", &Program::head_linear, "x"_a, "weight"_a, "out"_a, "heads"_a, "first"_a, "rows"_a,
            "transposed"_a = false)
       .def(
@@ -205,16 +214,20 @@ void bind_program(nb::module_& m) {
       .def(
           "__init__",
           [](Batch* self, const Ints& tokens, const Ints& positions, const Ints& sequences, const IntTable& tables,
-             const Ints& outputs, const std::optional<IntTable>& slots) {
+             const Ints& outputs, const std::optional<IntTable>& slots, int count) {
             if (tables.shape(0) > (1u << 20) || tables.shape(1) > (1u << 24))
               throw std::invalid_argument("batch: block_tables is too large");
+            if (count < 1 || tables.shape(0) % static_cast<size_t>(count) != 0)
+              throw std::invalid_argument("batch: block_tables does not hold " + std::to_string(count) + " tables");
             new (self) Batch(
                 copy(tokens), copy(positions), copy(sequences),
-                std::vector<int32_t>(tables.data(), tables.data() + tables.size()), static_cast<int>(tables.shape(0)),
-                static_cast<int>(tables.shape(1)), copy(outputs),
-                slots ? std::vector<int32_t>(slots->data(), slots->data() + slots->size()) : std::vector<int32_t>());
+                std::vector<int32_t>(tables.data(), tables.data() + tables.size()),
+                static_cast<int>(tables.shape(0)) / count, static_cast<int>(tables.shape(1)), copy(outputs),
+                slots ? std::vector<int32_t>(slots->data(), slots->data() + slots->size()) : std::vector<int32_t>(),
+                count);
           },
-          "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a, "slots"_a = nb::none())
+          "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a, "slots"_a = nb::none(),
+          "tables"_a = 1)
       .def("__len__", &Batch::size)
       .def_prop_ro("tokens", [](const Batch& self) { return ints(self.tokens().data(), {self.tokens().size()}); })
       .def_prop_ro("positions",
@@ -223,9 +236,10 @@ void bind_program(nb::module_& m) {
                    [](const Batch& self) { return ints(self.sequences().data(), {self.sequences().size()}); })
       .def_prop_ro("block_tables",
                    [](const Batch& self) {
-                     return ints(self.block_table(0), {static_cast<size_t>(self.sequence_count()),
+                     return ints(self.block_table(0), {static_cast<size_t>(self.tables() * self.sequence_count()),
                                                        static_cast<size_t>(self.table_blocks())});
                    })
+      .def_prop_ro("tables", &Batch::tables)
       .def_prop_ro("slots",
                    [](const Batch& self) { return ints(self.all_slots().data(), {self.all_slots().size() / 2, 2}); })
       .def_prop_ro("outputs", [](const Batch& self) { return ints(self.outputs().data(), {self.outputs().size()}); });

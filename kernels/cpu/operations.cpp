@@ -58,7 +58,7 @@ Handles values_written(const Operation& operation) {
 Handles weights_used(const Operation& operation) {
   return std::visit(Overloaded{
                         [](const Embed& o) { return Handles{o.table}; },
-                        [](const RmsNorm& o) { return Handles{o.weight}; },
+                        [](const RmsNorm& o) { return o.weight == kNone ? Handles{} : Handles{o.weight}; },
                         [](const Linear& o) {
                           Handles used = o.weights;
                           for (Handle bias : o.biases)

@@ -19,7 +19,7 @@ struct Embed {
   Handle table, out;
 };
 struct RmsNorm {
-  Handle x, weight, out;
+  Handle x, weight, out;  // weight: kNone for ones
   float epsilon;
   int group, groups;  // the first `groups` groups of `group` values are normalised, each apart; the rest is copied
 };
@@ -42,8 +42,8 @@ struct Attention {
   Handle q, k, v, kv, out;
   int heads;
   float scale;
-  int window, schedule;
-  float soft_cap;  // 0: none
+  int window, schedule;  // window: see first_seen
+  float soft_cap;        // 0: none
   Handle sinks;
 };
 struct Glu {  // gate may be narrower: each of its values then stands for as many neighbours of up

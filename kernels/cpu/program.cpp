@@ -96,17 +96,18 @@ void Program::bind_weight(Handle handle, const uint8_t* memory, size_t size, int
   weight.owner = std::move(owner);
 }
 
-Handle Program::kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens, bool latent) {
+Handle Program::kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens, bool latent, int table) {
   check_recording("kv_layer");
   const std::string what = named("kv_layer", static_cast<Handle>(kv_layers_.size()));
   check_size(what + ": kv_heads", heads, 1 << 12);
   check_size(what + ": key_dim", key_dim, 1 << 12);
   check_size(what + ": value_dim", value_dim, 1 << 12);
   check_size(what + ": block_tokens", block_tokens, 1 << 12);
+  if (table < 0) refuse(what + ": table must not be negative");
   if (latent && value_dim > key_dim) refuse(what + ": a latent layer's values are a part of its keys");
   const auto type = static_cast<KvType>(type_id);
   const size_t key_bytes = kv_row_bytes(type, key_dim, what), value_bytes = kv_row_bytes(type, value_dim, what);
-  kv_layers_.push_back({heads, key_dim, value_dim, block_tokens, type, latent, key_bytes,
+  kv_layers_.push_back({heads, key_dim, value_dim, block_tokens, type, latent, table, key_bytes,
                         latent ? key_bytes : value_bytes, nullptr, nullptr, 0, nullptr, nullptr});
   return static_cast<Handle>(kv_layers_.size() - 1);
 }

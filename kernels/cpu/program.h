@@ -6,6 +6,7 @@
 // size that depends on the batch or on bound memory is checked before the first step starts.
 #pragma once
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -59,6 +60,7 @@ struct KvLayer {
   int heads, key_dim, value_dim, block_tokens;
   KvType type;
   bool latent;  // a key's leading values are the value too; nothing else is kept
+  int table;    // which of a batch's block tables says where its positions are
   size_t key_row_bytes, value_row_bytes;
   uint8_t* keys = nullptr;
   uint8_t* values = nullptr;
@@ -84,9 +86,18 @@ struct ExpertMask {
   std::vector<uint8_t> present;  // one per expert
 };
 
+// Of queries that are scaled by how far they stand: 1 + scale ln(floor((position + offset) / length) + 1).
+struct Temperature {
+  float length = 1, scale = 0, offset = 0;
+  bool operator==(const Temperature&) const = default;
+  double at(double position) const { return 1 + scale * std::log(std::floor((position + offset) / length) + 1); }
+};
+
 struct RopeTable {
   std::vector<float> frequencies;  // radians per position, one per pair
   float magnitude;
+  Temperature temperature;
+  bool operator==(const RopeTable&) const = default;
 };
 
 struct ScheduleKey {
@@ -102,7 +113,7 @@ class Program {
   Handle value(int width, bool ids);
   Handle weight(int type_id, int rows, int cols, int count);
   void bind_weight(Handle handle, const uint8_t* memory, size_t size, int64_t offset, Owner owner);
-  Handle kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens, bool latent);
+  Handle kv_layer(int heads, int key_dim, int value_dim, int type_id, int block_tokens, bool latent, int table);
   void bind_kv(Handle handle, uint8_t* keys, size_t keys_size, uint8_t* values, size_t values_size, Owner keys_owner,
                Owner values_owner);
   Handle state_layer(int tail_values, int state_values);
@@ -117,7 +128,7 @@ class Program {
   void linear(Handle x, std::vector<Handle> weights, std::vector<Handle> biases, std::vector<Handle> outs);
   void head_linear(Handle x, Handle weight, Handle out, int heads, int first, int rows, bool transposed);
   void rope(Handle x, int heads, int head_dim, int rope_dim, const std::string& mode, std::vector<float> frequencies,
-            float magnitude, int offset);
+            float magnitude, int offset, Temperature temperature);
   void attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int heads, float scale, int window,
                  float soft_cap, Handle sinks);
   void glu(Handle gate, Handle up, Handle out, const std::string& activation);
@@ -168,6 +179,9 @@ class Program {
   const Kernels& kernels() const { return kernels_; }
   const Value& value_at(Handle h) const { return values_[static_cast<size_t>(h)]; }
   const Weight& weight_at(Handle h) const { return weights_[static_cast<size_t>(h)]; }
+  const float* vector_at(Handle h) const {  // null for kNone
+    return h != kNone ? reinterpret_cast<const float*>(weight_at(h).data) : nullptr;
+  }
   int heads_per_unit(const Attention& o) const {
     return schedule_keys_[static_cast<size_t>(o.schedule)].heads_per_unit;
   }

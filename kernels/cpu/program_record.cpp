@@ -68,7 +68,8 @@ Activation parse_activation(const Checks& check, const std::string& name) {
   if (name == "gelu") return Activation::gelu;
   if (name == "sigmoid") return Activation::sigmoid;
   if (name == "swiglu_oai") return Activation::swiglu_oai;
-  check.refuse("activation must be silu, gelu, sigmoid or swiglu_oai, not " + name);
+  if (name == "linear") return Activation::linear;
+  check.refuse("activation must be silu, gelu, sigmoid, swiglu_oai or linear, not " + name);
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ void Program::rms_norm(Handle x, Handle weight, Handle out, float epsilon, int g
                 "group must divide the width " + std::to_string(width));
   check.require(groups >= 0 && groups <= width / size,
                 "groups must be 0.." + std::to_string(width / size) + ", not " + std::to_string(groups));
-  check.vector("weight", weight, size);
+  if (weight != kNone) check.vector("weight", weight, size);
   check.require(epsilon >= 0, "epsilon must not be negative");
   check.finite("epsilon", epsilon);
   operations_.push_back({RmsNorm{x, weight, out, epsilon, size, groups > 0 ? groups : width / size}});
@@ -141,7 +142,7 @@ void Program::head_linear(Handle x, Handle weight, Handle out, int heads, int fi
 }
 
 void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::string& mode,
-                   std::vector<float> frequencies, float magnitude, int offset) {
+                   std::vector<float> frequencies, float magnitude, int offset, Temperature temperature) {
   check_recording("rope");
   const Checks check("rope", values_, weights_);
   check.require(mode == "norm" || mode == "neox", "mode must be norm or neox, not " + mode);
@@ -154,11 +155,13 @@ void Program::rope(Handle x, int heads, int head_dim, int rope_dim, const std::s
   check.equal("the number of frequencies", static_cast<int64_t>(frequencies.size()), rope_dim / 2);
   for (float f : frequencies) check.finite("every frequency", f);
   check.finite("magnitude", magnitude);
-  size_t table = 0;
-  while (table < rope_tables_.size() &&
-         !(rope_tables_[table].frequencies == frequencies && rope_tables_[table].magnitude == magnitude))
-    ++table;
-  if (table == rope_tables_.size()) rope_tables_.push_back({std::move(frequencies), magnitude});
+  check.require(std::isfinite(temperature.scale) && std::isfinite(temperature.offset) && temperature.length >= 1 &&
+                    temperature.offset >= 0,
+                "temperature must be finite, with a length of at least 1 and an offset of at least 0");
+  const RopeTable wanted{std::move(frequencies), magnitude, temperature};
+  const auto table =
+      static_cast<size_t>(std::find(rope_tables_.begin(), rope_tables_.end(), wanted) - rope_tables_.begin());
+  if (table == rope_tables_.size()) rope_tables_.push_back(wanted);
   operations_.push_back({Rope{x, heads, head_dim, offset, rope_dim / 2, mode == "neox", static_cast<int>(table)}});
 }
 
@@ -180,7 +183,7 @@ void Program::attention(Handle q, Handle k, Handle v, Handle kv, Handle out, int
     check.equal("v's width", check.width("v", v), static_cast<int64_t>(layer.heads) * layer.value_dim);
   check.equal("out's width", check.width("out", out), static_cast<int64_t>(heads) * layer.value_dim);
   check.require(out != q && out != k && out != v, "out must be a value of its own");
-  check.require(window >= 0, "window must not be negative");
+  check.require(window >= -(1 << 30), "window must be above -2^30");
   check.finite("scale", scale);
   check.finite("soft_cap", soft_cap);
   check.require(soft_cap >= 0, "soft_cap must not be negative");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "program.h"
@@ -26,11 +27,12 @@ void fill_rope_rows(const Region& region, Worker& worker) {
     for (size_t k = 0; k < region.rope_rows.size(); ++k) {
       const RopeTable& table = region.run.program.rope_tables()[k];
       const size_t pairs = table.frequencies.size();
+      const float magnitude = table.magnitude * static_cast<float>(table.temperature.at(position));
       float* const cosines = region.rope_rows[k] + static_cast<size_t>(t) * 2 * pairs;
       for (size_t i = 0; i < pairs; ++i) {
         const double angle = position * table.frequencies[i];
-        cosines[i] = static_cast<float>(std::cos(angle)) * table.magnitude;
-        cosines[pairs + i] = static_cast<float>(std::sin(angle)) * table.magnitude;
+        cosines[i] = static_cast<float>(std::cos(angle)) * magnitude;
+        cosines[pairs + i] = static_cast<float>(std::sin(angle)) * magnitude;
       }
     }
   });
@@ -55,7 +57,7 @@ Program::Claim::Claim(Program& program) : program_(program) {
 }
 
 void Program::check_bound(int begin, int end, const Batch& batch) const {
-  std::vector<std::pair<int, int>> pools;  // block_tokens and blocks, checked once each
+  std::vector<std::tuple<int, int, int>> pools;  // block_tokens, blocks and table, checked once each
   for (int i = begin; i < end; ++i) {
     const auto refuse = [&](const std::string& message) {
       throw std::invalid_argument("run: operation " + std::to_string(i) + ", " +
@@ -78,9 +80,9 @@ void Program::check_bound(int begin, int end, const Batch& batch) const {
     if (const auto* attention = std::get_if<Attention>(&body)) {
       const KvLayer& kv = kv_at(attention->kv);
       if (kv.blocks == 0) refuse("kv_layer " + std::to_string(attention->kv) + " is not bound");
-      const std::pair pool{kv.block_tokens, kv.blocks};
+      const std::tuple pool{kv.block_tokens, kv.blocks, kv.table};
       if (std::find(pools.begin(), pools.end(), pool) != pools.end()) continue;
-      batch.check_cache(kv.block_tokens, kv.blocks);
+      batch.check_cache(kv.block_tokens, kv.blocks, kv.table);
       pools.push_back(pool);
     }
   }

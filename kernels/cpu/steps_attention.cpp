@@ -73,7 +73,8 @@ class AttentionStep final : public Step {
     const KvLayer& kv = run.program.kv_at(o_.kv);
     const auto t = static_cast<size_t>(token);
     const int position = run.batch.positions()[t];
-    const auto block = static_cast<size_t>(run.batch.block_table(run.batch.sequences()[t])[position / kv.block_tokens]);
+    const auto block =
+        static_cast<size_t>(run.batch.block_table(run.batch.sequences()[t], kv.table)[position / kv.block_tokens]);
     const size_t row =
         (block * static_cast<size_t>(kv_heads_) + static_cast<size_t>(kv_head)) * static_cast<size_t>(kv.block_tokens) +
         static_cast<size_t>(position % kv.block_tokens);
@@ -90,7 +91,7 @@ class AttentionStep final : public Step {
     const ptrdiff_t at = static_cast<ptrdiff_t>(head) * key_dim_;
     float* const x = run.row(value, token) + at;
     if (how.norm_x != kNone) {
-      const auto* weight = reinterpret_cast<const float*>(run.program.weight_at(how.norm_weight).data);
+      const float* const weight = run.program.vector_at(how.norm_weight);
       vector.rms_norm(run.row(how.norm_x, token) + at, weight, x, key_dim_, how.epsilon);
     }
     if (how.pairs == 0) return;
@@ -123,7 +124,7 @@ class AttentionStep final : public Step {
     task.value_block_bytes = kv.block_bytes(kv.value_row_bytes);
     task.key_row_bytes = kv.key_row_bytes;
     task.value_row_bytes = kv.value_row_bytes;
-    task.blocks = run.batch.block_table(item.sequence);
+    task.blocks = run.batch.block_table(item.sequence, kv.table);
     task.block_tokens = kv.block_tokens;
     task.key_dim = key_dim_;
     task.value_dim = value_dim_;
@@ -158,7 +159,7 @@ class AttentionStep final : public Step {
       for (int h = 0; h < heads_per_unit_; ++h) {
         const int r = i * heads_per_unit_ + h;
         queries[r] = run.row(o_.q, token) + static_cast<ptrdiff_t>(unit * heads_per_unit_ + h) * key_dim_;
-        first[r] = o_.window > 0 ? std::max(0, position - o_.window + 1) : 0;
+        first[r] = first_seen(position, o_.window);
         last[r] = position;
       }
     }
@@ -177,8 +178,7 @@ class AttentionStep final : public Step {
                const AttentionGroup& group, int unit, const Partial& only) const {
     const auto part = [&](int p) { return part_memory(run, schedule, group, unit, p); };
     const VectorKernels& vector = run.program.kernels().vector;
-    const auto* const sinks =
-        o_.sinks != kNone ? reinterpret_cast<const float*>(run.program.weight_at(o_.sinks).data) : nullptr;
+    const float* const sinks = run.program.vector_at(o_.sinks);
     for (int r = 0; r < group.rows; ++r) {
       const int token = run.batch.order()[static_cast<size_t>(item.first + r / heads_per_unit_)];
       const int head = unit * heads_per_unit_ + r % heads_per_unit_;

@@ -85,7 +85,7 @@ class LinearStep final : public Step {
   }
 
   void normalise(const Run& run, int row, float* out) const {
-    const auto* weight = reinterpret_cast<const float*>(run.program.weight_at(d_.norm.weight).data);
+    const float* const weight = run.program.vector_at(d_.norm.weight);
     run.program.kernels().vector.rms_norm(run.row(d_.linear.x, row), weight, out, cols_, d_.norm.epsilon);
   }
 

@@ -46,7 +46,7 @@ class NormStep final : public RowStep {
 
  private:
   void row(const Run& run, int r) const override {
-    const auto* weight = reinterpret_cast<const float*>(run.program.weight_at(o_.weight).data);
+    const float* const weight = run.program.vector_at(o_.weight);
     const float* const x = run.row(o_.x, r);
     float* const out = run.row(o_.out, r);
     const int normalised = o_.group * o_.groups, width = run.program.value_at(o_.x).width;

@@ -6,8 +6,8 @@
 namespace tessera {
 
 // gelu: the tanh form. sigmoid has no factor x: it opens or closes `up`. swiglu_oai, gpt-oss's:
-// gate sigmoid(1.702 gate) (up + 1), with gate at most 7 and up within ±7.
-enum class Activation : int32_t { silu = 0, gelu = 1, sigmoid = 2, swiglu_oai = 3 };
+// gate sigmoid(1.702 gate) (up + 1), with gate at most 7 and up within ±7. linear: the gate is a plain factor.
+enum class Activation : int32_t { silu = 0, gelu = 1, sigmoid = 2, swiglu_oai = 3, linear = 4 };
 
 // One token of one head of the gated delta rule. state, next: [key_dim, value_dim] and may be the same memory.
 //   next = decay * state + key dᵀ, with d = beta (value - decay * stateᵀ key);  out = scale * nextᵀ query
@@ -22,7 +22,7 @@ struct DeltaStep {
 
 struct VectorKernels {
   const char* tier;
-  // out[i] = x[i] / sqrt(mean(x²) + epsilon) * weight[i]; out may be x.
+  // out[i] = x[i] / sqrt(mean(x²) + epsilon) * weight[i]; out may be x, weight null: ones.
   void (*rms_norm)(const float* x, const float* weight, float* out, int n, float epsilon);
   // Rotates `pairs` pairs of x in place; pair i is (x[2i], x[2i+1]), or with `halves` (x[i], x[i + pairs]).
   void (*rope)(float* x, const float* cosines, const float* sines, int pairs, bool halves);

@@ -8,6 +8,15 @@
 namespace tessera {
 namespace {
 
+void scale_row(const float* x, float factor, float* out, int n) {
+  const Vec f = broadcast(factor);
+  each_vector(
+      n, [&](int i) { store(out + i, multiply(f, load(x + i))); },
+      [&](int i, int count) {
+        for (int k = i; k < i + count; ++k) out[k] = factor * x[k];
+      });
+}
+
 void rms_norm(const float* x, const float* weight, float* out, int n, float epsilon) {
   Vec squares[4] = {zero(), zero(), zero(), zero()};  // four chains hide the latency of the addition
   int i = 0;
@@ -27,7 +36,9 @@ void rms_norm(const float* x, const float* weight, float* out, int n, float epsi
         squares[1] = multiply_add(a, a, squares[1]);
       });
   const float total = sum(add(add(squares[0], squares[1]), add(squares[2], squares[3])));
-  const Vec factor = broadcast(1.0f / std::sqrt(total / static_cast<float>(n) + epsilon));
+  const float plain_factor = 1.0f / std::sqrt(total / static_cast<float>(n) + epsilon);
+  if (weight == nullptr) return scale_row(x, plain_factor, out, n);
+  const Vec factor = broadcast(plain_factor);
   each_vector(
       n, [&](int k) { store(out + k, multiply(multiply(load(x + k), factor), load(weight + k))); },
       [&](int k, int count) {
@@ -88,8 +99,10 @@ void glu(const float* gate, const float* up, float* out, int n, Activation activ
     gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(x, gelu_argument(x), u); });
   else if (activation == Activation::sigmoid)
     gate_all(gate, up, out, n, [](Vec x, Vec u) { return gated(broadcast(1.0f), x, u); });
-  else
+  else if (activation == Activation::swiglu_oai)
     gate_all(gate, up, out, n, [](Vec x, Vec u) { return swiglu_oai(x, u); });
+  else
+    gate_all(gate, up, out, n, [](Vec x, Vec u) { return multiply(x, u); });
 }
 
 void add_rows(const float* a, const float* b, float* out, int n) {
@@ -106,15 +119,6 @@ void add_scaled(const float* x, float factor, float* out, int n) {
       n, [&](int i) { store(out + i, multiply_add(f, load(x + i), load(out + i))); },
       [&](int i, int count) {
         for (int k = i; k < i + count; ++k) out[k] = __builtin_fmaf(factor, x[k], out[k]);
-      });
-}
-
-void scale_row(const float* x, float factor, float* out, int n) {
-  const Vec f = broadcast(factor);
-  each_vector(
-      n, [&](int i) { store(out + i, multiply(f, load(x + i))); },
-      [&](int i, int count) {
-        for (int k = i; k < i + count; ++k) out[k] = factor * x[k];
       });
 }
 

@@ -12,7 +12,7 @@ void rms_norm(const float* x, const float* weight, float* out, int n, float epsi
   double squares = 0;
   for (int i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
   const float factor = static_cast<float>(1.0 / std::sqrt(squares / n + epsilon));
-  for (int i = 0; i < n; ++i) out[i] = x[i] * factor * weight[i];
+  for (int i = 0; i < n; ++i) out[i] = x[i] * factor * (weight != nullptr ? weight[i] : 1.0f);
 }
 
 void rope(float* x, const float* cosines, const float* sines, int pairs, bool halves) {
@@ -47,8 +47,10 @@ void glu(const float* gate, const float* up, float* out, int n, Activation activ
     for (int i = 0; i < n; ++i) out[i] = gelu(gate[i]) * up[i];
   else if (activation == Activation::sigmoid)
     for (int i = 0; i < n; ++i) out[i] = sigmoid(gate[i]) * up[i];
-  else
+  else if (activation == Activation::swiglu_oai)
     for (int i = 0; i < n; ++i) out[i] = swiglu_oai(gate[i], up[i]);
+  else
+    for (int i = 0; i < n; ++i) out[i] = gate[i] * up[i];
 }
 
 void add(const float* a, const float* b, float* out, int n) {

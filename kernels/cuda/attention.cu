@@ -104,7 +104,7 @@ TYPED_KERNEL(attention_decode, 128, (const float* q, const uint8_t* keys, const 
   const int token = blockIdx.x, per_kv = heads / kv_heads, groups = (per_kv + kHeads - 1) / kHeads;
   const int kv_head = blockIdx.y / groups, skip = blockIdx.y % groups * kHeads, count = min(kHeads, per_kv - skip);
   const int head0 = kv_head * per_kv + skip, position = positions[token];
-  const int first = window > 0 ? max(0, position - window + 1) : 0;
+  const int first = first_seen(position, window);
   const int begin = first / kPartition * kPartition + int(blockIdx.z) * kPartition;
   const int from = max(begin, first), end = min(begin + kPartition, position + 1);
   if (from >= end) return;
@@ -158,7 +158,7 @@ TYPED_KERNEL(attention_decode, 128, (const float* q, const uint8_t* keys, const 
 // Puts the partitions of attention_decode together. grid (n, heads).
 TYPED_KERNEL(attention_combine, 128, (const float* partials, const Extent* extents, const int* positions, float* out,
                                       int partitions, int value_dim, int window, const float* sinks)) {
-  const int position = positions[blockIdx.x], first = window > 0 ? max(0, position - window + 1) : 0;
+  const int position = positions[blockIdx.x], first = first_seen(position, window);
   const int used = min(partitions, position / kPartition - first / kPartition + 1);
   const long long row = (long long)blockIdx.x * gridDim.y + blockIdx.y;
   const Extent* const extent = extents + row * partitions;

@@ -4,7 +4,7 @@
 // value_dim values are the value. Position p of a sequence lies in row
 // p % block_tokens of the block that its table names at p / block_tokens. Queries and outputs are [n][heads][dim]
 // floats; heads / kv_heads query heads share a KV head. Dimensions are multiples of 8 (q8_0: 32). A query at position p
-// sees positions max(0, p - window + 1) … p; window 0: all up to p.
+// sees positions first_seen(p, window) … p.
 #pragma once
 #include "float_types.cuh"
 #include "quant_types.cuh"
@@ -33,6 +33,12 @@ template <class Type> inline void load_8(const uint8_t* row, int i, float (&out)
 template <class Type>
 inline int value_row_bytes(const uint8_t* keys, const uint8_t* values, int key_dim, int value_dim) {
   return cache_row_bytes<Type>(values == keys ? key_dim : value_dim);
+}
+
+// window 0: all positions; w > 0: the last w; -c: those of the query's own chunk of c positions.
+inline int first_seen(int position, int window) {
+  if (window < 0) return position / -window * -window;
+  return window > 0 ? max(0, position - window + 1) : 0;
 }
 
 struct Cache {

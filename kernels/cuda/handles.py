@@ -30,6 +30,7 @@ class Weight:
 class KvLayer:
     dims: tuple[int, int, int, int, int]  # type_id, kv_heads, key_dim, value_dim, block_tokens
     latent: bool = False  # the values are a part of the keys
+    table: int = 0  # which of a batch's block tables says where its positions are
     keys: int = 0
     values: int = 0
     owners: tuple[object, ...] = ()

@@ -75,16 +75,17 @@ inline float warp_max(float v) {
   return v;
 }
 
-enum Activation { kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };  // gelu: the tanh form
+enum Activation { kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3, kLinear = 4 };  // gelu: the tanh form
 
 // activation(gate) * up. All are x / (1 + e^-y): y = x for silu, y = 2 sqrt(2 / pi) (x + 0.044715 x^3) for gelu; for a
-// sigmoid the x above the line is 1; swiglu_oai: y = 1.702 x, with x at most 7, times up within -7 and 7, plus 1.
-// Comparisons keep NaN.
+// sigmoid the x above the line is 1; swiglu_oai: y = 1.702 x, with x at most 7, times up within -7 and 7, plus 1;
+// linear: the gate itself. Comparisons keep NaN.
 inline float gated(float gate, float up, int activation) {
   if (activation == kSwigluOai) {
     const float x = gate > 7.0f ? 7.0f : gate, bounded = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
     return x / (1.0f + expf(-1.702f * x)) * (bounded + 1.0f);
   }
+  if (activation == kLinear) return gate * up;
   const float y = activation == kGelu ? 1.5957691216057308f * (gate + 0.044715f * gate * gate * gate) : gate;
   return (activation == kSigmoid ? 1.0f : gate) / (1.0f + expf(-y)) * up;
 }

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.source import CACHE_TYPES, FLOAT_TYPES, WEIGHT_TYPES
 
-SILU, GELU, SIGMOID, SWIGLU_OAI = range(4)
+SILU, GELU, SIGMOID, SWIGLU_OAI, LINEAR = range(5)
 ROWS_PER_BLOCK, TILE = 8, 64  # of the matrix-vector and of the matrix-matrix kernels
 MATVEC_MOST = 8  # rows of activations up to which the matrix-vector kernel is used
 HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
 QUERY_ROWS = 64  # of a block of attention_prefill
 FACTS_BYTES, EXTENT_BYTES = 8, 8
 Ints = NDArray[np.int32]
+Temperature = tuple[float, float, float]  # length, scale, offset: 1 + scale ln(floor((position + offset) / length) + 1)
 # Blocks of 256 values, whose activations share one scale, too.
 K_TYPES = (10, 11, 12, 13, 14, 16, 17, 18, 19, 21, 22, 23, 29, 34, 35)
 
@@ -147,9 +148,18 @@ class Operations:
         """sums = x + residual; y = its norm. `sums` may be x or residual."""
         self._launch("rms_norm", (n,), 256, x, residual, weight, sums, y, width, width, epsilon)
 
-    def rope_table(self, positions: int, frequencies: int, table: int, n: int, pairs: int, magnitude: float) -> None:
-        """table: [n, 2, pairs] floats, for every `rope` of this batch with these frequencies."""
-        self._launch("rope_table", (n,), 128, positions, frequencies, table, pairs, magnitude)
+    def rope_table(
+        self,
+        positions: int,
+        frequencies: int,
+        table: int,
+        n: int,
+        pairs: int,
+        magnitude: float,
+        temperature: Temperature = (1.0, 0.0, 0.0),
+    ) -> None:
+        """table: [n, 2, pairs] floats, for every `rope` of this batch with these frequencies and this temperature."""
+        self._launch("rope_table", (n,), 128, positions, frequencies, table, pairs, magnitude, *temperature)
 
     def rope(self, x: int, table: int, n: int, heads: int, head_dim: int, pairs: int, halves: bool) -> None:
         """In place. halves: mode "neox", else "norm"."""
@@ -404,8 +414,14 @@ def prefill_items(positions: Ints, sequences: Ints, heads_per_kv: int, most: int
 
 def partitions_for(position: int, window: int = 0) -> int:
     """How many partitions attention_decode needs for a query at this position."""
-    first = max(0, position - window + 1) if window else 0
-    return position // PARTITION - first // PARTITION + 1
+    return position // PARTITION - first_seen(position, window) // PARTITION + 1
+
+
+def first_seen(position: int, window: int) -> int:
+    """The first position that a query sees, as the kernels have it."""
+    if window < 0:
+        return position // -window * -window
+    return max(0, position - window + 1) if window else 0
 
 
 def is_float(type_id: int) -> bool:

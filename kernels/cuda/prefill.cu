@@ -144,12 +144,12 @@ inline void attend_item(const PrefillCall& call, PrefillItem item, uint16_t* sha
   for (int r = 0; r < 2; ++r) {
     const int row = threadIdx.x / kWarp * 16 + g + 8 * r;
     mine.last[r] = row < rows ? call.positions[token_of(row)] : -1;
-    mine.first[r] = call.window > 0 ? max(0, mine.last[r] - call.window + 1) : 0;
+    mine.first[r] = first_seen(mine.last[r], call.window);
     mine.peak[r] = -infinity();
   }
   const int lowest = call.positions[call.order[item.first]];
   const int end = call.positions[call.order[item.first + item.count - 1]] + 1;
-  for (int k0 = call.window > 0 ? max(0, lowest - call.window + 1) : 0; k0 < end; k0 += kKeys) {
+  for (int k0 = first_seen(lowest, call.window); k0 < end; k0 += kKeys) {
     __syncthreads();
     fill_keys<Type>(memory, cache, call.keys, call.values, call.key_dim, depth, call.value_dim, k0, end);
     __syncthreads();

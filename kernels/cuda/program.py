@@ -20,12 +20,14 @@ from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.memory import DeviceRows, Memory
 from kernels.cuda.operations import (
     GELU,
+    LINEAR,
     SIGMOID,
     SILU,
     SWIGLU_OAI,
     Cache,
     ExpertTable,
     Operations,
+    Temperature,
     is_float,
 )
 from kernels.cuda.run import Run, StepRun, Value, attend, multiply_experts
@@ -33,7 +35,7 @@ from kernels.cuda.run import Run, StepRun, Value, attend, multiply_experts
 if TYPE_CHECKING:
     from kernels._cpu import Activation, Batch, Buffer, Floats, Ints, ThreadPool
 
-_ACTIVATIONS = {"silu": SILU, "gelu": GELU, "sigmoid": SIGMOID, "swiglu_oai": SWIGLU_OAI}
+_ACTIVATIONS = {"silu": SILU, "gelu": GELU, "sigmoid": SIGMOID, "swiglu_oai": SWIGLU_OAI, "linear": LINEAR}
 
 
 @dataclass
@@ -81,10 +83,17 @@ class CudaProgram:
             bank.is_stale |= handle in bank.weights
 
     def kv_layer(
-        self, kv_heads: int, key_dim: int, value_dim: int, type_id: int, block_tokens: int, latent: bool = False
+        self,
+        kv_heads: int,
+        key_dim: int,
+        value_dim: int,
+        type_id: int,
+        block_tokens: int,
+        latent: bool = False,
+        table: int = 0,
     ) -> int:
         Cache(0, 0, type_id, kv_heads, key_dim, value_dim, block_tokens)  # refuses what no kernel reads
-        self._kv_layers.append(KvLayer((type_id, kv_heads, key_dim, value_dim, block_tokens), latent))
+        self._kv_layers.append(KvLayer((type_id, kv_heads, key_dim, value_dim, block_tokens), latent, table))
         return len(self._kv_layers) - 1
 
     def bind_kv(self, handle: int, keys: Buffer, values: Buffer | None = None) -> None:
@@ -133,23 +142,26 @@ class CudaProgram:
             lambda run: run.operations.embed(self._bound(table).matrix(), run.tokens, run.at(out), run.n)
         )
 
-    def rms_norm(self, x: int, weight: int, out: int, eps: float, group: int = 0, groups: int = 0) -> None:
+    def rms_norm(self, x: int, weight: int | None, out: int, eps: float, group: int = 0, groups: int = 0) -> None:
         width, outputs = self._values[x].width, self._follow(x, out)
         group = group or width
         rest = width - group * groups if groups else 0
         if rest and groups > 1:
             raise ValueError("rms_norm: no CUDA kernel for several groups before a rest")
 
+        def weight_at() -> int:
+            return 0 if weight is None else self._bound(weight).address
+
         def do(run: Run) -> None:
             rows = run.rows(outputs)
             n, stride = (rows, width) if rest else (rows * (width // group), group)
-            run.operations.rms_norm(run.at(x), self._bound(weight).address, run.at(out), n, group, eps, stride)
+            run.operations.rms_norm(run.at(x), weight_at(), run.at(out), n, group, eps, stride)
             if rest and out != x:
                 run.operations.copy_part(run.at(x) + 4 * group, run.at(out) + 4 * group, rows, width, width, rest)
 
         def add_and_do(run: Run) -> None:
             _, a, b, _ = added
-            addresses = run.at(a), run.at(b), self._bound(weight).address, run.at(x), run.at(out)
+            addresses = run.at(a), run.at(b), weight_at(), run.at(x), run.at(out)
             run.operations.add_rms_norm(*addresses, run.rows(outputs), width, eps)
 
         added = self._sums
@@ -208,11 +220,12 @@ class CudaProgram:
         frequencies: Floats,
         magnitude: float = 1.0,
         offset: int = 0,
+        temperature: Temperature = (1.0, 0.0, 0.0),
     ) -> None:
         frequencies = np.array(frequencies, np.float32)
 
         def do(run: Run) -> None:
-            table = run.rope_table(frequencies, magnitude)
+            table = run.rope_table(frequencies, magnitude, temperature)
             run.operations.rope(run.at(x) + 4 * offset, table, run.n, heads, head_dim, rope_dim // 2, mode == "neox")
 
         self._operations.append(do)
@@ -237,9 +250,10 @@ class CudaProgram:
             if not layer.owners and not self._is_dry:
                 raise RuntimeError(f"run: attention: KV layer {kv} is not bound")
             cache = layer.cache()
-            run.operations.kv_store(cache, run.at(k), run.at(v), run.places, run.n)
+            places = run.places(layer.table)
+            run.operations.kv_store(cache, run.at(k), run.at(v), places, run.n)
             sinks_at = 0 if sinks is None else self._bound(sinks).address
-            attend(run, cache, run.at(q), run.at(out), heads, scale, window, soft_cap, sinks_at)
+            attend(run, cache, places, run.at(q), run.at(out), heads, scale, window, soft_cap, sinks_at)
 
         self._operations.append(do)
 
@@ -454,7 +468,8 @@ class CudaProgram:
     def step_run(self, tokens: int, table_blocks: int, partitions: int) -> StepRun:
         """For repeated steps of so many tokens; to be closed before the program is."""
         operations = Operations(self.kernels, self.stream)
-        return StepRun(operations, self.memory, self._values, tokens, table_blocks, partitions)
+        tables = 1 + max((layer.table for layer in self._kv_layers), default=0)
+        return StepRun(operations, self.memory, self._values, tokens, tables, table_blocks, partitions)
 
     def width(self, value: int) -> int:
         return self._values[value].width

@@ -68,7 +68,7 @@ KERNEL(quantize, 128, (const float* x, int8_t* q, Facts* facts, int cols, int la
 }
 
 // y[n] = s / sqrt(mean(s^2) + epsilon) * weight with s = x[n] + residual[n]. `residual` and `sum_out` (which receives s
-// and may be x or residual) may be null together. grid (n); rows may be parts of a wider row (norms per head): each
+// and may be x or residual) may be null together; weight null: ones. grid (n); rows may be parts of a wider row (norms per head): each
 // begins `stride` values after the one before.
 KERNEL(rms_norm, 256, (const float* x, const float* residual, const float* weight, float* sum_out, float* y, int width,
                        int stride, float epsilon)) {
@@ -83,13 +83,16 @@ KERNEL(rms_norm, 256, (const float* x, const float* residual, const float* weigh
   }
   if (residual) from = sum_out + at;  // every thread reads back what it wrote itself
   const float factor = 1.0f / sqrtf(block_sum(squares, partial) / float(width) + epsilon);
-  for (int i = threadIdx.x; i < width; i += 256) y[at + i] = from[i] * factor * weight[i];
+  for (int i = threadIdx.x; i < width; i += 256) y[at + i] = from[i] * factor * (weight ? weight[i] : 1.0f);
 }
 
 // Cosines [n][pairs] and sines, as [n][2][pairs], of position * frequency (radians), times magnitude; once per batch
-// for all layers. The angle is reduced in double, in half turns, so that far positions keep their accuracy. grid (n).
-KERNEL(rope_table, 128, (const int* positions, const float* frequencies, float* table, int pairs, float magnitude)) {
+// for all layers, and times 1 + heat ln(floor((position + offset) / length) + 1). The angle is reduced in double, in half
+// turns, so that far positions keep their accuracy. grid (n).
+KERNEL(rope_table, 128, (const int* positions, const float* frequencies, float* table, int pairs, float magnitude,
+                         float length, float heat, float offset)) {
   float* const row = table + (long long)blockIdx.x * 2 * pairs;
+  if (heat != 0.0f) magnitude *= 1.0f + heat * logf(floorf((float(positions[blockIdx.x]) + offset) / length) + 1.0f);
   for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
     const double half_turns = double(positions[blockIdx.x]) * double(frequencies[i]) * 0.31830988618379067154;
     const float angle = float(half_turns - 2.0 * rint(half_turns * 0.5));

@@ -23,6 +23,7 @@ from kernels.cuda.operations import (
     Places,
     Rows,
     Spans,
+    Temperature,
     int8_bytes,
     is_float,
     partitions_for,
@@ -107,10 +108,11 @@ class Run:
     def outputs(self) -> int:
         return self._array("outputs", lambda: self.batch.outputs)
 
-    @property
-    def places(self) -> Places:
+    def places(self, table: int) -> Places:
+        """With one of the batch's block tables."""
         sequences = self._array("sequences", lambda: self.batch.sequences)
-        return Places(self.positions, sequences, self._array("tables", lambda: self._tables), self._tables.shape[1])
+        (rows, blocks), first = self._tables.shape, self._array("tables", lambda: self._tables)
+        return Places(self.positions, sequences, first + 4 * table * (rows // self.batch.tables) * blocks, blocks)
 
     def prefill_items(self, heads_per_kv: int) -> Items:
         if heads_per_kv not in self._items:
@@ -134,14 +136,14 @@ class Run:
     def partitions(self, window: int) -> int:
         return max(partitions_for(int(position), window) for position in self.batch.positions)
 
-    def rope_table(self, frequencies: Floats, magnitude: float) -> int:
+    def rope_table(self, frequencies: Floats, magnitude: float, temperature: Temperature) -> int:
         """Once per run for all layers that turn alike."""
-        name = "rope", frequencies.tobytes(), magnitude
+        name = "rope", frequencies.tobytes(), magnitude, temperature
         table, pairs = self.scratch(name, self.n * 2 * frequencies.size * 4), frequencies.size
         if name not in self._made:
             self._made.add(name)
             given = self._array(("frequencies", frequencies.tobytes()), lambda: frequencies)
-            self.operations.rope_table(self.positions, given, table, self.n, pairs, magnitude)
+            self.operations.rope_table(self.positions, given, table, self.n, pairs, magnitude, temperature)
         return table
 
     # ---- activations as matrices take them ----
@@ -175,7 +177,7 @@ class StepRun(Run):
     """For one batch after another of `n` tokens, each with an output. What differs between them lies at fixed addresses
     and no memory is given back, so that the launches of one pass can be captured and replayed for all.
 
-    Block tables have `table_blocks` columns; decode attention goes as far as `most_partitions`.
+    `tables` block tables have `table_blocks` columns; decode attention goes as far as `most_partitions`.
     """
 
     def __init__(
@@ -184,6 +186,7 @@ class StepRun(Run):
         memory: Memory,
         values: list[Value],
         n: int,
+        tables: int,
         table_blocks: int,
         most_partitions: int,
     ) -> None:
@@ -193,8 +196,8 @@ class StepRun(Run):
         self._scratch, self._items, self._made = {}, {}, set()
         self._sizes: dict[Hashable, int] = {}
         self._spare: defaultdict[int, list[int]] = defaultdict(list)  # by size: memory that a name no longer needs
-        self._table_blocks, self._most_partitions = table_blocks, most_partitions
-        self.block_bytes = 4 * n * (_COLUMNS + table_blocks)
+        self._tables_count, self._table_blocks, self._most_partitions = tables, table_blocks, most_partitions
+        self.block_bytes = 4 * n * (_COLUMNS + tables * table_blocks)
         self.block = self.scratch("batch", self.block_bytes)
         for value in values:
             value.reserve(memory, n)
@@ -225,14 +228,15 @@ class StepRun(Run):
 
         There are as many spans as tokens: those that no sequence needs are empty.
         """
-        packed, n = np.zeros((_COLUMNS + self._table_blocks) * self.n, np.int32), self.n
+        packed, n = np.zeros(self.block_bytes // 4, np.int32), self.n
         order, spans = _ONE_TOKEN if n == 1 else prefill_items(batch.positions, batch.sequences, 1, most=n)
         for number, part in enumerate((batch.tokens, batch.positions, batch.sequences, batch.outputs, order)):
             packed[number * n : (number + 1) * n] = part
         packed[5 * n : 5 * n + spans.size] = spans.ravel()
         packed[8 * n : 8 * n + batch.slots.size] = batch.slots.ravel()
-        tables = batch.block_tables
-        packed[_COLUMNS * n :].reshape(n, -1)[: tables.shape[0], : tables.shape[1]] = tables
+        tables = batch.block_tables.reshape(batch.tables, -1, batch.block_tables.shape[1])
+        room = packed[_COLUMNS * n :].reshape(self._tables_count, n, -1)
+        room[: tables.shape[0], : tables.shape[1], : tables.shape[2]] = tables
         return packed
 
     @property
@@ -247,9 +251,8 @@ class StepRun(Run):
     def outputs(self) -> int:
         return self.block + 12 * self.n
 
-    @property
-    def places(self) -> Places:
-        tables = self.block + 4 * _COLUMNS * self.n
+    def places(self, table: int) -> Places:
+        tables = self.block + 4 * (_COLUMNS + table * self._table_blocks) * self.n
         return Places(self.positions, self.block + 8 * self.n, tables, self._table_blocks)
 
     @property
@@ -258,25 +261,34 @@ class StepRun(Run):
         return Spans(order, spans, slots, self.n)
 
     def partitions(self, window: int) -> int:
-        return min(self._most_partitions, window // PARTITION + 2) if window else self._most_partitions
+        return min(self._most_partitions, abs(window) // PARTITION + 2) if window else self._most_partitions
 
 
 def attend(
-    run: Run, cache: Cache, q: int, out: int, heads: int, scale: float, window: int, soft_cap: float, sinks: int
+    run: Run,
+    cache: Cache,
+    places: Places,
+    q: int,
+    out: int,
+    heads: int,
+    scale: float,
+    window: int,
+    soft_cap: float,
+    sinks: int,
 ) -> None:
     """With few tokens a block takes one and a part of its keys, with many a block takes 64 query rows and all keys."""
     per_kv = heads // cache.kv_heads
     fits_tiles = max(cache.key_dim, cache.value_dim) <= 256 and per_kv <= QUERY_ROWS and not cache.is_latent
     if run.n > MATVEC_MOST and fits_tiles:
         items = run.prefill_items(per_kv)
-        run.operations.attention_prefill(cache, q, out, run.places, items, heads, scale, window, soft_cap, sinks)
+        run.operations.attention_prefill(cache, q, out, places, items, heads, scale, window, soft_cap, sinks)
         return
     partitions = run.partitions(window)
     rows = run.n * heads * partitions
     partials = run.scratch(("partials", rows, cache.value_dim), rows * cache.value_dim * 4)
     extents = run.scratch(("extents", rows), rows * EXTENT_BYTES)
     run.operations.attention_decode(
-        cache, q, out, run.places, run.n, heads, scale, window, partitions, partials, extents, soft_cap, sinks
+        cache, q, out, places, run.n, heads, scale, window, partitions, partials, extents, soft_cap, sinks
     )
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from engine.gguf import QuantType
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.quantize import quantize
+from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import TinyModel, Weight, cut_vocabulary, model_metadata, model_weights, weight_type
 
 _QWEN3 = TinyModel("qwen3", "Q4_K_M", vocabulary=151936, context=32768, rope_base=1e6, epsilon=1e-6)
@@ -31,11 +32,18 @@ SHAPES = {
         experts_used=8,
     ),
 }  # fmt: skip
-# The smallest in other types, by name only (`tests.bench.speed --only`).
-OTHER_TYPES = {
+# By name only (`tests.bench.speed --only`): the smallest in other types, and eight layers as DeepSeek-V2-Lite's, but
+# for experts of 1536 values in place of 1408, which hold whole blocks.
+OTHERS: dict[str, TinyModel] = {
     f"qwen3-0.6b-{mix.removesuffix('_M').lower()}": replace(SHAPES["qwen3-0.6b"], mix=mix)
     for mix in ("IQ4_XS_M", "MXFP4_M")
-}
+} | {
+    "deepseek2-8-layers": TinyDeepSeek2(
+        mix="Q4_K_M", vocabulary=102400, context=32768, layers=8, embedding=2048, heads=16, rank=512, query_rank=0,
+        plain=128, rotary=64, value=128, sigmoid=False, groups=1, selection_bias=False, experts=64, experts_used=6,
+        feed_forward=1536,
+    )
+}  # fmt: skip
 _POOL_BLOCKS = 4096
 _ALIGNMENT = 32
 

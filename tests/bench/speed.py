@@ -19,7 +19,7 @@ from engine.benchmark.report import markdown, render
 from engine.hub.starter import ensure_starter_model
 from engine.runtime.threads import default_threads
 from tests.bench import moe_layer
-from tests.bench.models import OTHER_TYPES, SHAPES, write_model
+from tests.bench.models import OTHERS, SHAPES, write_model
 
 STARTER = "smollm2-135m"
 MOE_LAYER = "moe-layer"
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/bench-models"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=default_threads())
-    parser.add_argument("--only", default="", help=f"of {', '.join([STARTER, *SHAPES, MOE_LAYER, *OTHER_TYPES])}")
+    parser.add_argument("--only", default="", help=f"of {', '.join([STARTER, *SHAPES, MOE_LAYER, *OTHERS])}")
     parser.add_argument("--quick", action="store_true", help="short prompts and depth 0 only")
     parser.add_argument("--llama-bench", type=Path, help="add this binary's rows")
     parser.add_argument("--json", type=Path, help="write all reports to this file")
@@ -65,7 +65,7 @@ def _model(name: str, folder: Path) -> Path:
     if name == STARTER:
         return starter
     folder.mkdir(parents=True, exist_ok=True)
-    return write_model(folder / f"{name}.gguf", (SHAPES | OTHER_TYPES)[name], starter)
+    return write_model(folder / f"{name}.gguf", (SHAPES | OTHERS)[name], starter)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Bench:
 
     def check(self) -> None:
         states = [s.state for s in self.scheduler.sequences] + list(self.cache)
-        self.pool.check_integrity([state.block_table for state in states])
+        self.pool.check_integrity([state.held_blocks for state in states])
 
 
 def work(schedule: Schedule) -> dict[str, int]:

@@ -33,7 +33,8 @@ class Case:
     value_dim: int = 64
     block_tokens: int = 16
     kv_type: int = ref.F16
-    window: int = 0
+    window: int = 0  # below zero: chunks
+    table: int = 0  # of the batch's block tables
     soft_cap: float = 0.0
     sinks: bool = False
     shuffled: bool = False  # the order of tokens in the batch
@@ -51,6 +52,8 @@ class Layer:
         self.tables = np.full((len(blocks), max(blocks)), -1, np.int32)
         for row, table in enumerate(np.split(order, np.cumsum(blocks)[:-1])):
             self.tables[row, : len(table)] = table
+        others = np.zeros((case.table * len(blocks), max(blocks)), np.int32)  # of layers that are not here
+        self.all_tables = np.concatenate([others, self.tables])
         shape = (self.pool, case.kv_heads, case.block_tokens)
         self.keys = self._raw(rng.standard_normal((*shape, case.key_dim)))
         if not case.latent:
@@ -83,7 +86,7 @@ class Layer:
         p: _cpu.Program = tier.module.Program(tier.tier)
         q, k, v = (p.value(x[0].size) for x in (self.q, self.k, self.v))
         out = p.value(c.heads * c.value_dim)
-        kv = p.kv_layer(c.kv_heads, c.key_dim, c.value_dim, c.kv_type, c.block_tokens, c.latent)
+        kv = p.kv_layer(c.kv_heads, c.key_dim, c.value_dim, c.kv_type, c.block_tokens, c.latent, c.table)
         if c.latent:
             p.bind_kv(kv, self.keys)
             v = k
@@ -97,7 +100,7 @@ class Layer:
             p.write(handle, x.reshape(n, -1))
         p.run(
             tier.module.ThreadPool(threads),
-            ref.batch(self.positions, self.sequences, self.tables, module=tier.module),
+            ref.batch(self.positions, self.sequences, self.all_tables, module=tier.module, count=c.table + 1),
         )
         return np.array(p.read(out)).reshape(n, c.heads, c.value_dim)
 
@@ -117,7 +120,7 @@ class Layer:
             keys, values = self.sequence(s, past + new)
             for i in np.flatnonzero(self.sequences == s):
                 position = int(self.positions[i])
-                first = max(0, position - c.window + 1) if c.window else 0
+                first = ref.first_seen(position, c.window)
                 args = (scale, first, position, c.soft_cap, self.sinks)
                 expected = ref.attention(self.q[i], keys, values, *args)
                 spread = ref.attention(self.q[i], keys, np.abs(values), *args)
@@ -142,6 +145,9 @@ CASES = [
     Case(sequences=((33, 70),), heads=6, kv_heads=2, block_tokens=5),
     Case(sequences=((90, 20),), heads=7, kv_heads=1, window=17),
     Case(sequences=((900, 1), (3, 1)), window=100),
+    Case(sequences=((90, 20), (15, 1), (900, 1)), heads=7, kv_heads=1, window=-16),
+    Case(sequences=((64, 70), (3, 1)), window=-100, table=1),
+    Case(sequences=((700, 1), (90, 20)), table=2),
     Case(sequences=((900, 1), (3, 1)), window=100, sinks=True),
     Case(sequences=((900, 1), (40, 30), (0, 1)), heads=6, sinks=True),
     Case(sequences=((2100, 1), (33, 7)), heads=5, kv_heads=1, soft_cap=5.0),

@@ -79,7 +79,7 @@ BAD_RECORDINGS: dict[str, Callable[[Handles], object]] = {
     "attention: out must be a value of its own": lambda h: h.p.attention(h.v32, h.v16, h.v16, h.kv, h.v32, 4, 1.0),
     "glu: out's width is 8, not 16": lambda h: h.p.glu(h.v8, h.v16, h.w8),
     "glu: gate's width 16 must divide up's width 8": lambda h: h.p.glu(h.v16, h.v8, h.v8),
-    "glu: activation must be silu, gelu, sigmoid or swiglu_oai": lambda h: h.p.glu(h.v8, h.w8, h.v8, "relu"),  # type: ignore[arg-type]
+    "glu: activation must be silu, gelu, sigmoid, swiglu_oai or linear": lambda h: h.p.glu(h.v8, h.w8, h.v8, "relu"),  # type: ignore[arg-type]
     "router: top_k must be 1..8, not 9": lambda h: h.p.router(h.v8, h.ids, h.k, 9),
     "router: out_ids' width is 4, not 3": lambda h: h.p.router(h.v8, h.ids, h.k, 3),
     "router: out_weights names value 5, which holds ids": lambda h: h.p.router(h.v8, h.ids, h.ids, 4),

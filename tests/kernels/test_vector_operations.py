@@ -53,6 +53,9 @@ def test_rms_norm(tier: ref.Kernels, width: int) -> None:
     expected = ref.rms_norm(x, weight, 1e-6)
     error = np.abs(execute(tier, [x], width, record) - expected)
     assert (error <= (width / 2 + 8) * U * np.abs(expected)).all()  # the sum's roundings count half, under the root
+    plain = execute(tier, [x], width, lambda p, h, out: p.rms_norm(h[0], None, out, 1e-6))
+    expected = ref.rms_norm(x, np.ones(width), 1e-6)
+    assert (np.abs(plain - expected) <= (width / 2 + 8) * U * np.abs(expected)).all()
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -107,13 +110,31 @@ def test_rope(tier: ref.Kernels, mode: str, heads: int, head_dim: int, rope_dim:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("activation", ["silu", "gelu", "sigmoid"])
+def test_rope_with_a_temperature(tier: ref.Kernels) -> None:
+    x, frequencies = noise(4, 3 * 8), np.array([1.0, 0.1, 0.01, 0.0], np.float32)
+    positions, heat = np.array([0, 62, 63, 131071]), (64.0, 0.1, 1.0)
+    p: _cpu.Program = tier.module.Program(tier.tier)
+    hot, cold = p.value(24), p.value(24)
+    p.rope(hot, 3, 8, 8, "norm", frequencies, 1.25, 0, heat)
+    p.rope(cold, 3, 8, 8, "norm", frequencies, 1.25)
+    p.finish()
+    for value in (hot, cold):
+        p.write(value, x)
+    p.run(tier.module.ThreadPool(1), ref.batch(positions, module=tier.module))
+    for value, factor in ((hot, ref.temperature(positions, *heat)), (cold, np.ones(4))):
+        expected = ref.rope(x.reshape(4, 3, 8), positions, frequencies, "norm", 1.25 * factor)
+        largest = np.sqrt(2) * 1.25 * factor[:, None, None] * np.abs(x).reshape(4, 3, 8).max(-1, keepdims=True)
+        assert (np.abs(p.read(value).reshape(4, 3, 8) - expected) <= 8 * U * largest).all()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("activation", ["silu", "gelu", "sigmoid", "linear"])
 def test_glu(tier: ref.Kernels, activation: str) -> None:
     """e^-x is good to 4 u and loses another |x| u by the rounding of its argument."""
     gate = np.concatenate([np.linspace(-110, 110, 1601), [0.0, -0.0, 1e-30, 80.0, -80.0]]).astype(np.float32)[None]
     up = noise(1, gate.shape[1])
     got = execute(tier, [gate, up], gate.shape[1], lambda p, h, out: p.glu(h[0], h[1], out, activation))
-    activated = {"silu": ref.silu, "gelu": ref.gelu, "sigmoid": ref.sigmoid}[activation](gate)
+    activated = {"silu": ref.silu, "gelu": ref.gelu, "sigmoid": ref.sigmoid, "linear": np.float64}[activation](gate)
     expected = activated * up
     x = np.abs(gate.astype(np.float64))
     argument = 1.6 * (x + 0.045 * x**3) if activation == "gelu" else x

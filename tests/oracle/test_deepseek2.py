@@ -79,4 +79,4 @@ def test_several_sequences_in_one_step(tiny_models: Write) -> None:
 
 def test_the_cache_holds_one_row_per_position(tiny_models: Write) -> None:
     pool = NativeModel(tiny_models(V3)).model.pool
-    assert pool.bytes_per_block == V3.layers * pool.block_tokens * (V3.rank + V3.rotary) * 2
+    assert pool.block_bytes[0] == V3.layers * pool.block_tokens * (V3.rank + V3.rotary) * 2

@@ -44,7 +44,8 @@ FAMILIES = tuple(name for name, traits in TRAITS.items() if traits.experts)
 @pytest.mark.parametrize("mix", ["F32", "F16", "Q8_0", "Q4_K_M", "Q4_1_M", "all"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_experts(tiny_models: Write, family: str, mix: str) -> None:
-    check(tiny_models, TinyModel(family, mix, kv_heads=TRAITS[family].kv_heads))
+    traits = TRAITS[family]
+    check(tiny_models, TinyModel(family, mix, layers=traits.least_layers, kv_heads=traits.kv_heads))
 
 
 @pytest.mark.parametrize("mix", ["Q8_0", "MXFP4"])

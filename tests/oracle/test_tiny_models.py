@@ -93,6 +93,14 @@ def test_families_in_parts(tiny_models: Write, reference: Reference, family: str
         TinyModel("phi3", heads=8, kv_heads=2, tied=True),
         TinyModel("phi3", rope_scaling="longrope", overrides=(("phi3.rope.scaling.attn_factor", 1.2),)),
         TinyModel("mistral3", tied=True),
+        TinyModel(
+            "mistral3",
+            overrides=(
+                ("mistral3.attention.temperature_scale", 0.5),
+                ("mistral3.rope.scaling.original_context_length", 20),
+            ),
+        ),
+        TinyModel("glm4", overrides=(("glm4.rope.dimension_sections", (8, 4, 4, 0)),)),
     ],
     ids=lambda model: model.slug,
 )
@@ -128,3 +136,11 @@ def test_positions_beyond_one_block_and_one_batch(tiny_models: Write) -> None:
     with LlamaOracle(tiny_models(model), context=1024) as oracle:
         theirs = oracle.logits(tokens)
     check(NativeModel(tiny_models(model), context=1024).logits(tokens, 256), theirs, model)
+
+
+def test_longrope_beyond_the_original_context(tiny_models: Write) -> None:
+    """llama.cpp takes the second set of factors for a context that is longer, and so do we where one is wanted."""
+    model = TinyModel("phi3", rope_scaling="longrope", context=512)  # the original one: 64
+    with LlamaOracle(tiny_models(model), context=256) as oracle:
+        theirs = oracle.logits(TOKENS)
+    check(NativeModel(tiny_models(model), wanted=256).logits(TOKENS), theirs, model)

@@ -30,9 +30,11 @@ class NativeModel:
         threads: int = 1,
         tier: str = "auto",
         kv_type: QuantType = QuantType.F16,
+        wanted: int | None = None,
     ) -> None:
+        """`wanted`: the context that the owner chose."""
         self.gguf = gguf = GGUFFile.open(path)
-        spec = load_spec(gguf)
+        spec = load_spec(gguf, wanted)
         self.model = assemble(
             gguf, spec, build_graph(spec), context_length=context, threads=threads, tier=tier, kv_type=kv_type
         )

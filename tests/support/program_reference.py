@@ -84,12 +84,20 @@ def swiglu_oai(gate: ArrayLike, up: ArrayLike) -> Array:
     return silu(1.702 * gate) / 1.702 * (up + 1)
 
 
-def rope(x: ArrayLike, positions: ArrayLike, frequencies: ArrayLike, mode: str, magnitude: float = 1.0) -> Array:
+def temperature(positions: ArrayLike, length: float, scale: float, offset: float) -> Array:
+    """What queries at `positions` are multiplied by."""
+    return 1 + scale * np.log(np.floor((np.asarray(positions, np.float64) + offset) / length) + 1)
+
+
+def rope(
+    x: ArrayLike, positions: ArrayLike, frequencies: ArrayLike, mode: str, magnitude: float | Array = 1.0
+) -> Array:
     """x [tokens, heads, head_dim]; rotates the first 2 * len(frequencies) values of every head."""
     out = np.array(x, np.float64)
     angles = np.asarray(positions, np.float64)[:, None] * np.asarray(frequencies, np.float64)
     pairs = angles.shape[1]
-    cosines, sines = (magnitude * f(angles)[:, None, :] for f in (np.cos, np.sin))
+    magnitudes = np.broadcast_to(magnitude, len(angles))[:, None, None]
+    cosines, sines = (magnitudes * f(angles)[:, None, :] for f in (np.cos, np.sin))
     if mode == "norm":
         first, second = np.s_[..., 0 : 2 * pairs : 2], np.s_[..., 1 : 2 * pairs : 2]
     else:
@@ -129,6 +137,13 @@ def delta_rule(
     return np.array(outs), state
 
 
+def first_seen(position: int, window: int) -> int:
+    """The first of the positions that a query sees: all, the last `window`, or its chunk of -window."""
+    if window < 0:
+        return position // -window * -window
+    return max(0, position - window + 1) if window else 0
+
+
 def attention(
     q: ArrayLike,
     keys: ArrayLike,
@@ -162,8 +177,9 @@ def batch(
     outputs: Sequence[int] = (),
     module: Any = _cpu,
     slots: ArrayLike | None = None,
+    count: int = 1,
 ) -> _cpu.Batch:
-    """A batch of one sequence with one block, unless told otherwise."""
+    """A batch of one sequence with one block, unless told otherwise. count: of block tables among `tables`."""
     positions = np.asarray(positions, np.int32)
     zeros = np.zeros_like(positions)
     made: _cpu.Batch = module.Batch(
@@ -173,6 +189,7 @@ def batch(
         np.zeros((1, 1), np.int32) if tables is None else np.asarray(tables, np.int32),
         np.asarray(outputs, np.int32),
         None if slots is None else np.asarray(slots, np.int32),
+        count,
     )
     return made
 

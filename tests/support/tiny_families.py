@@ -32,6 +32,7 @@ class Traits:
     dense_layers: int = 0  # of the first ones
     rotated: float = 1.0  # share of each head
     least_layers: int = 2  # until every kind of layer has come
+    experts_used: int = 0  # 0: as the model says
     tied: bool = False  # never an output matrix
     tokens: tuple[str, ...] = ()  # that llama.cpp expects of the family's vocabulary
     keys: tuple[tuple[str, Any], ...] = ()  # without the architecture's name
@@ -127,6 +128,9 @@ TRAITS: dict[str, Traits] = {
         keys=(("expert_gating_func", 2),),
     ),
     "mistral3": Traits(),
+    "llama4": Traits(
+        least_layers=4, experts=True, experts_used=1, shared="plain", keys=(("interleave_moe_layer_step", 1),)
+    ),
 }
 
 
@@ -138,7 +142,7 @@ def trait_metadata(m: TinyModel) -> Iterator[tuple[str, Any]]:
         yield "rope.dimension_count", int(m.head_width * traits.rotated)
     if traits.experts:
         yield "expert_count", m.experts
-        yield "expert_used_count", m.experts_used
+        yield "expert_used_count", traits.experts_used or m.experts_used
         if m.family not in ("mixtral", "olmoe", "granitemoe"):  # theirs is feed_forward_length
             yield "expert_feed_forward_length", m.feed_forward
         if traits.shared != "none":

@@ -80,7 +80,7 @@ def test_recurrent_layers_have_states_in_place_of_a_cache(tiny_models: Callable[
         facts = model_facts(gguf.metadata, gguf.tensors)
         layers = build_graph(load_spec(gguf)).kv_layers
     assert facts.kv_bytes_per_token == KVPool.bytes_per_token(layers)
-    assert facts.state_bytes == KVPool.bytes_of_states(layers)
+    assert facts.state_bytes == KVPool.fixed_bytes(layers, 1 << 20)
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,11 @@ def step(state: SequenceState, tokens: list[int]) -> None:
 
 def test_memory_is_counted(pool: KVPool) -> None:
     assert [array.shape for array in pool.layer(0)] == [(STATE_SLOTS, 24), (STATE_SLOTS, 32)]
-    assert pool.bytes_per_slot == 2 * 56 and KVPool.bytes_of_states(LAYERS) == STATE_SLOTS * 112
-    assert KVPool.bytes_per_token(LAYERS) == 128 and pool.bytes_per_block == 32 * 128
+    assert pool.bytes_per_slot == 2 * 56 and KVPool.fixed_bytes(LAYERS, 1000) == STATE_SLOTS * 112
+    assert KVPool.bytes_per_token(LAYERS) == 128 and pool.block_bytes[0] == 32 * 128
     state = SequenceState(pool)
     step(state, [1, 2])
-    assert state.nbytes == pool.held_bytes == pool.bytes_per_block + pool.bytes_per_slot
+    assert state.nbytes == pool.held_bytes == pool.block_bytes[0] + pool.bytes_per_slot
 
 
 def test_a_step_reads_one_slot_and_writes_another(pool: KVPool) -> None:
@@ -53,7 +53,7 @@ def test_a_step_reads_one_slot_and_writes_another(pool: KVPool) -> None:
     state.commit([1, 2, 3])
     state.reserve(1)
     assert state.slots == (0, 1)
-    pool.check_integrity([state.block_table], state.held_slots)
+    pool.check_integrity([state.held_blocks], state.held_slots)
     state.commit([4])
     assert state.held_slots == [1]
     state.release()
@@ -68,7 +68,7 @@ def test_a_fork_shares_its_slot_until_either_goes_on(pool: KVPool) -> None:
     assert twin.held_slots == [0] and state.held_slots == [1]
     step(twin, [4])
     assert twin.held_slots == [2]
-    pool.check_integrity([state.block_table, twin.block_table], state.held_slots + twin.held_slots)
+    pool.check_integrity([state.held_blocks, twin.held_blocks], state.held_slots + twin.held_slots)
     assert state.reusable(3) == 3 and state.reusable(2) == 0
 
 
@@ -131,4 +131,4 @@ def test_the_planner_counts_the_same_memory(tiny_models: Write) -> None:
     with GGUFFile.open(tiny_models(TinyQwen3Next(layers=4))) as gguf:
         layers, shape = build_graph(load_spec(gguf)).kv_layers, ModelShape.from_gguf(gguf)
     assert [type(layer) for layer in layers] == [StateLayer, KVLayer] * 2
-    assert shape.state_bytes(1000) == 1000 * KVPool.bytes_per_token(layers) + KVPool.bytes_of_states(layers)
+    assert shape.state_bytes(1000) == 1000 * KVPool.bytes_per_token(layers) + KVPool.fixed_bytes(layers, 1000)

@@ -26,8 +26,8 @@ def advance(state: SequenceState, tokens: list[int]) -> None:
 
 def test_bytes_follow_heads_and_dimensions() -> None:
     pool = make_pool()
-    assert pool.bytes_per_block == 4 * 2 * (2 * (8 + 4) + 1 * (16 + 16))
-    assert KVPool.bytes_per_token(LAYERS) * 4 == pool.bytes_per_block
+    assert pool.block_bytes[0] == 4 * 2 * (2 * (8 + 4) + 1 * (16 + 16))
+    assert KVPool.bytes_per_token(LAYERS) * 4 == pool.block_bytes[0]
     keys, values = pool.layer(0)
     assert keys.shape == (8, 4 * 2 * 8 * 2) and values.shape == (8, 4 * 2 * 4 * 2)
     assert keys.ctypes.data % 64 == 0
@@ -50,7 +50,7 @@ def test_reserve_takes_blocks_only_as_needed() -> None:
     advance(state, [1, 2, 3, 4])
     assert len(state.block_table) == 1
     advance(state, [5])
-    assert len(state.block_table) == 2 and state.nbytes == 2 * pool.bytes_per_block
+    assert len(state.block_table) == 2 and state.nbytes == 2 * pool.block_bytes[0]
     state.release()
     assert state.length == 0
     pool.check_integrity([])
@@ -62,8 +62,8 @@ def test_reserve_that_fails_changes_nothing() -> None:
     advance(state, [1, 2, 3])
     with pytest.raises(OutOfMemoryError):
         state.reserve(100)
-    assert state.tokens == [1, 2, 3] and pool.free_blocks == 1
-    pool.check_integrity([state.block_table])
+    assert state.tokens == [1, 2, 3] and pool.free_blocks == (1,)
+    pool.check_integrity([state.held_blocks])
 
 
 def test_truncate_gives_back_whole_blocks() -> None:
@@ -72,7 +72,7 @@ def test_truncate_gives_back_whole_blocks() -> None:
     advance(state, list(range(10)))
     state.truncate(5)
     assert state.tokens == [0, 1, 2, 3, 4] and len(state.block_table) == 2
-    pool.check_integrity([state.block_table])
+    pool.check_integrity([state.held_blocks])
 
 
 def test_fork_shares_until_one_writes() -> None:
@@ -82,14 +82,14 @@ def test_fork_shares_until_one_writes() -> None:
     keys, _ = pool.layer(0)
     keys[state.block_table[1]] = 7
     twin = state.fork()
-    assert twin.block_table == state.block_table and pool.free_blocks == 6
+    assert twin.block_table == state.block_table and pool.free_blocks == (6,)
     advance(twin, [9])
     assert twin.block_table[0] == state.block_table[0] and twin.block_table[1] != state.block_table[1]
     assert np.array_equal(keys[twin.block_table[1]], keys[state.block_table[1]])
-    pool.check_integrity([state.block_table, twin.block_table])
+    pool.check_integrity([state.held_blocks, twin.held_blocks])
     state.release()
     assert twin.tokens == [1, 2, 3, 4, 5, 6, 9]
-    pool.check_integrity([twin.block_table])
+    pool.check_integrity([twin.held_blocks])
 
 
 def test_fork_at_a_block_boundary_copies_nothing() -> None:
@@ -97,10 +97,10 @@ def test_fork_at_a_block_boundary_copies_nothing() -> None:
     state = SequenceState(pool)
     advance(state, [1, 2, 3, 4, 5])
     twin = state.fork(4)
-    assert twin.blocks_missing(1) == 1
+    assert twin.blocks_missing(1) == (1,)
     advance(twin, [9])
     assert twin.block_table[0] == state.block_table[0]
-    pool.check_integrity([state.block_table, twin.block_table])
+    pool.check_integrity([state.held_blocks, twin.held_blocks])
 
 
 def test_integrity_check_notices_a_lost_block() -> None:
@@ -130,7 +130,7 @@ def test_random_histories_keep_the_books(seed: int) -> None:
             case 4 if len(states) > 1:
                 states.remove(state)
                 state.release()
-        pool.check_integrity([s.block_table for s in states])
+        pool.check_integrity([s.held_blocks for s in states])
 
 
 class TestPrefixCache:
@@ -140,7 +140,7 @@ class TestPrefixCache:
         advance(state, [1, 2, 3, 4, 5])
         cache.keep(state)
         assert cache.take([1, 2, 3, 4, 5, 6]) is state
-        pool.check_integrity([state.block_table])
+        pool.check_integrity([state.held_blocks])
 
     def test_last_token_is_always_left_to_run(self) -> None:
         pool = make_pool()
@@ -157,7 +157,7 @@ class TestPrefixCache:
         cache.keep(state)
         branch = cache.take([1, 2, 3, 4, 9, 9])
         assert branch.tokens == [1, 2, 3, 4] and list(cache) == [state]
-        pool.check_integrity([state.block_table, branch.block_table])
+        pool.check_integrity([state.held_blocks, branch.held_blocks])
 
     def test_takes_the_longest(self) -> None:
         pool = make_pool()
@@ -178,7 +178,7 @@ class TestPrefixCache:
         cache.keep(short)
         cache.keep(long)
         assert list(cache) == [long]
-        pool.check_integrity([long.block_table])
+        pool.check_integrity([long.held_blocks])
 
     def test_limit_and_eviction_drop_the_oldest(self) -> None:
         pool = make_pool()

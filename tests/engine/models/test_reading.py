@@ -14,8 +14,10 @@ from engine.gguf import GGUFFile, QuantType
 from engine.models import ModelSpec, build_graph, load_spec, native_architectures
 from engine.models.spec import DenseSpec, ExpertsSpec
 from tests.support.gguf_writer import GGUFBuilder
+from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_families import TRAITS
-from tests.support.tiny_models import FAMILIES, TinyModel
+from tests.support.tiny_models import FAMILIES, TinyModel, tiny_model_builder
+from tests.support.tiny_qwen3next import TinyQwen3Next
 
 Write = Callable[[TinyModel], Path]
 
@@ -36,8 +38,9 @@ def test_native_architectures() -> None:
 
 
 NEIGHBOURS_TURN = {
-    "llama", "mixtral", "glm4", "granite", "granitemoe", "smollm3", "ernie4_5-moe", "mistral3",
+    "llama", "mixtral", "glm4", "granite", "granitemoe", "smollm3", "ernie4_5-moe", "mistral3", "llama4",
 }  # fmt: skip
+OF_NO_TENSOR = {"llama4": ("plain", -8192)}  # norms of q and k, and the window
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -49,16 +52,18 @@ def test_reads_every_family(tiny_models: Write, family: str) -> None:
     assert (attention.heads, attention.kv_heads, attention.key_dim) == (4, 2, model.head_width)
     assert attention.rope is not None and attention.rope.dimensions == model.head_width * traits.rotated
     assert attention.rope.mode == ("norm" if family in NEIGHBOURS_TURN else "neox")
-    assert (attention.qk_norm, attention.sinks, spec.norms) == (traits.qk_norm, traits.sinks, traits.norms)
     keys = dict(traits.keys)
+    qk_norm, window = OF_NO_TENSOR.get(family, (traits.qk_norm, keys.get("attention.sliding_window", 0)))
+    assert (attention.qk_norm, attention.sinks, spec.norms) == (qk_norm, traits.sinks, traits.norms)
     assert attention.scale == pytest.approx(keys.get("attention.scale", model.head_width**-0.5))
-    assert attention.window == keys.get("attention.sliding_window", 0)
+    assert attention.window == window
     assert attention.soft_cap == keys.get("attn_logit_softcapping", 0)
     feed_forward = spec.layers[1].feed_forward
     if model.has_experts:
         assert isinstance(feed_forward, ExpertsSpec)
-        assert (feed_forward.count, feed_forward.used, feed_forward.width) == (8, 2, 512)
-        assert feed_forward.gating == ("sigmoid" if keys.get("expert_gating_func") == 2 else "softmax")
+        assert (feed_forward.count, feed_forward.used, feed_forward.width) == (8, traits.experts_used or 2, 512)
+        is_sigmoid = keys.get("expert_gating_func") == 2 or family == "llama4"
+        assert feed_forward.gating == ("sigmoid" if is_sigmoid else "softmax")
         assert (feed_forward.shared == DenseSpec(512)) == (traits.shared != "none")
     else:
         assert feed_forward == DenseSpec(512, "gelu" if family.startswith("gemma") else "silu")
@@ -184,21 +189,55 @@ def test_norm_that_is_not_f32_is_refused(tiny_models: Write, tmp_path: Path, sta
     assert isinstance(error, UnsupportedError) and "output_norm.weight" in error.cause and "F16" in error.cause
 
 
-@pytest.mark.parametrize(
-    ("family", "key", "value"),
-    [
-        ("glm4", "glm4.rope.dimension_sections", (8, 12, 12, 0)),
-        ("mistral3", "mistral3.attention.temperature_scale", 0.1),
-        ("gpt-oss", "gpt-oss.expert_gating_func", 4),
-        ("phi3", "phi3.rope.scaling.type", "longrope"),
-    ],
-)
-def test_unknown_values_of_known_families_are_refused_by_key(
-    tiny_models: Write, family: str, key: str, value: object
-) -> None:
-    problem = refusal(tiny_models(TinyModel(family, overrides=((key, value),))))
-    assert key.split(".", 1)[1] in str(problem)
-    assert str(value).strip("()") in str(problem)
+# What no family of ours computes; a list in `_NEUTRAL` says where some of them mean something.
+UNKNOWN_VALUES: dict[str, object] = {
+    "attention.causal": False,
+    "attention.clamp_kqv": 30.0,
+    "attention.max_alibi_bias": 8.0,
+    "attention.temperature_scale": 0.125,
+    "attn_logit_softcapping": 50.0,
+    "final_logit_softcapping": 30.0,
+    "router_logit_softcapping": 30.0,
+    "embedding_scale": 12.0,
+    "residual_scale": 0.25,
+    "logit_scale": 8.0,
+    "moe_every_n_layers": 2,
+    "rope.scaling.alpha": 1000.0,
+    "rope.scaling.type": "ntk",
+    "rope.dimension_sections": [8, 12, 12, 4],
+    "swiglu_clamp_exp": [7.0, 7.0],
+    "use_parallel_residual": True,
+    "expert_gating_func": 9,
+}
+READ_ELSEWHERE = {  # by families that compute them
+    "attention.temperature_scale": {"mistral3"},
+    "attn_logit_softcapping": {"gemma2"},
+    "final_logit_softcapping": {"gemma2"},
+    "embedding_scale": {"granite", "granitemoe"},
+    "residual_scale": {"granite", "granitemoe"},
+    "logit_scale": {"granite", "granitemoe"},
+}
+
+
+@pytest.mark.parametrize("family", native_architectures())
+def test_unknown_values_of_known_families_are_refused_by_key(tmp_path: Path, starter_model: Path, family: str) -> None:
+    if family == "deepseek2":
+        model: TinyModel = TinyDeepSeek2(vocabulary=280)
+    elif family in ("qwen3next", "qwen35", "qwen35moe"):
+        model = TinyQwen3Next(family, vocabulary=280)
+    else:
+        model = TinyModel(family, "Q2_K", layers=TRAITS[family].least_layers, vocabulary=280, feed_forward=256)
+    known = tiny_model_builder(model, starter_model)
+    for key, value in UNKNOWN_VALUES.items():
+        if family in READ_ELSEWHERE.get(key, ()) or (key == "expert_gating_func" and not model.has_experts):
+            continue
+        changed = GGUFBuilder(None)
+        changed.pairs = [pair for pair in known.pairs if pair.key != f"{family}.{key}".encode()]
+        changed.tensors = known.tensors
+        problem = refusal(changed.add(f"{family}.{key}", value).write(tmp_path / "m.gguf"))
+        assert isinstance(problem, UnsupportedError), (key, problem)
+        assert key in problem.cause and str(value) in problem.cause, problem.cause
+        assert "compatibility engine" in problem.remedy
 
 
 def test_the_file_shows_norms_of_q_and_k(tiny_models: Write) -> None:
@@ -229,6 +268,26 @@ def test_large_gemmas_scale_queries_by_their_width(tiny_models: Write) -> None:
     spec = read(tiny_models(TinyModel("gemma2", layers=46, feed_forward=256, vocabulary=280)))
     assert spec.layers[0].attention.scale == pytest.approx((256 / 4) ** -0.5)
     assert read(tiny_models(TinyModel("gemma2"))).layers[0].attention.scale == pytest.approx(128**-0.5)
+
+
+def test_layers_of_llama4(tiny_models: Write) -> None:
+    spec = read(tiny_models(TinyModel("llama4", layers=4)))
+    layers = [layer.attention for layer in spec.layers]
+    assert [layer.window for layer in layers] == [-8192, -8192, -8192, 0]  # type: ignore[union-attr]
+    assert [layer.rope is None for layer in layers] == [False, False, False, True]  # type: ignore[union-attr]
+    assert [layer.temperature.scale for layer in layers] == [0, 0, 0, 0.1]  # type: ignore[union-attr]
+    two = TinyModel("llama4", layers=4, overrides=(("llama4.expert_used_count", 2),))
+    assert "expert_used_count is 2" in refusal(tiny_models(two)).cause
+    other = TinyModel("llama4", layers=4, overrides=(("llama4.attention.sliding_window", 4096),))
+    assert "attention.sliding_window is 4096" in refusal(tiny_models(other)).cause
+
+
+def test_longrope_turns_by_the_context_that_is_wanted(tiny_models: Write) -> None:
+    path = tiny_models(TinyModel("phi3", rope_scaling="longrope"))
+    with GGUFFile.open(path) as gguf:
+        short, long = load_spec(gguf, 256), load_spec(gguf, 257)
+    assert short.context_length == 256 and long.context_length == 2048 and not long.warnings
+    assert short.layers[0].attention.rope != long.layers[0].attention.rope  # type: ignore[union-attr]
 
 
 def test_longrope_ends_the_context(tiny_models: Write) -> None:

@@ -30,7 +30,8 @@ def test_windows_are_read_only_as_far_as_they_see() -> None:
     states = [layer.state for layer in shape.layers]
     assert sum(state.read_bytes(131072) for state in states) == 12 * 2048 * 131072 + 12 * 2048 * 128
     assert sum(state.bytes(131072, windows_only=True) for state in states) == 12 * 2048 * 131072 + 12 * 2048 * 128
-    assert shape.state_bytes(131072) == 24 * 2048 * 131072  # our own cache keeps every position
+    kept = 2 * (128 + 64) + 512  # the windows of two sequences and a step's tokens
+    assert shape.state_bytes(131072) == 12 * 2048 * (131072 + kept)
     assert shape.state_bytes(64) == 24 * 2048 * 64
 
 
@@ -53,7 +54,7 @@ def test_windows_of_a_known_family_without_a_pattern() -> None:
     assert [layer.index for layer in shape.layers if not layer.state.window] == [5, 11]
     # 2 heads × 512 values × 2 bytes = 2 KiB per position
     assert sum(layer.state.read_bytes(8192) for layer in shape.layers) == 2048 * (2 * 8192 + 10 * 1024)
-    assert shape.state_bytes(8192) == 2048 * 12 * 8192
+    assert shape.state_bytes(8192) == 2048 * (2 * 8192 + 10 * (2 * (1024 + 64) + 512))
 
 
 def test_latent_attention_keeps_one_row_per_position() -> None:

@@ -170,6 +170,31 @@ def test_marks_between_the_parts_of_an_answer_are_text(load: Load) -> None:
     assert tokenizer.is_stop(ids["<|return|>"]) and tokenizer.is_stop(ids["<|call|>"])
 
 
+# By family: tokens that end an answer, by their text or by a key of the file's, and tokens of its turns that do not.
+STOPS: dict[str, tuple[dict[str, str], list[str]]] = {
+    "deepseek2": ({"eos": "<｜end▁of▁sentence｜>"}, ["<｜User｜>", "<｜Assistant｜>"]),
+    "deepseek2, Kimi": ({"eos": "[EOS]", "eot": "<|im_end|>"}, ["<|im_user|>", "<|im_middle|>"]),
+    "gpt-oss": ({"eos": "<|return|>", "eom": "<|call|>"}, ["<|start|>", "<|message|>", "<|end|>"]),
+    "gemma3": ({"eos": "<eos>", "eot": "<end_of_turn>"}, ["<start_of_turn>"]),
+    "glm4moe": ({"eos": "<|endoftext|>", "eot": "<|user|>", "eom": "<|observation|>"}, ["<|assistant|>"]),
+    "qwen3next": ({"eos": "<|im_end|>"}, ["<|im_start|>"]),
+    "llama4": ({"eos": "<|eot|>", "eom": "<|eom|>"}, ["<|header_start|>", "<|header_end|>"]),
+    "phi3": ({"eos": "<|endoftext|>", "eot": "<|end|>"}, ["<|user|>", "<|assistant|>"]),
+    "granite": ({"eos": "<|end_of_text|>"}, ["<|start_of_role|>", "<|end_of_role|>"]),
+    "minimax-m2": ({"eos": "[e~["}, ["]~b]", "]!p~["]),
+    "mistral3": ({"eos": "</s>"}, ["[INST]", "[/INST]"]),
+}
+
+
+@pytest.mark.parametrize("family", STOPS)
+def test_stops_of_families(load: Load, family: str) -> None:
+    stops, others = STOPS[family]
+    ids = {f"{key}_token_id": 259 + index for index, key in enumerate(stops)}  # behind bytes and words
+    names = [*stops.values(), *others]
+    tokenizer = load(bpe_vocabulary([(name, CONTROL) for name in names], **ids))
+    assert [name for name in names if tokenizer.is_stop(tokenizer.id_of(name))] == list(stops.values())
+
+
 @pytest.mark.parametrize("token", [-1, 2**31 - 1])
 def test_ids_outside_the_vocabulary(small_tokenizer: Tokenizer, token: int) -> None:
     with pytest.raises(IndexError):

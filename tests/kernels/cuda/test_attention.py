@@ -140,7 +140,7 @@ def check(
     shape = filled.shape
     for i, token in enumerate(tokens):
         position, sequence = filled.positions[token], filled.sequences[token]
-        first = max(0, position - window + 1) if window else 0
+        first = reference.first_seen(position, window)
         k, v = (
             filled.rows(raw, dim, sequence) for raw, dim in zip((filled.keys, filled.values), filled.dims, strict=True)
         )
@@ -192,14 +192,14 @@ def run_decode(
     check(filled, tokens, q, machine.get(out), scale, window, soft_cap, sinks)
 
 
-@pytest.mark.parametrize("window", [0, 6])
+@pytest.mark.parametrize("window", [0, 6, -7])
 @pytest.mark.parametrize("type_name", TYPES)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_decode_attention(machine: Machine, shape: Shape, type_name: str, window: int) -> None:
     run_decode(machine, Filled(machine, shape, type_name), 4, window)
 
 
-@pytest.mark.parametrize("window", [0, 300])
+@pytest.mark.parametrize("window", [0, 300, -200])
 def test_decode_attention_over_several_partitions(machine: Machine, window: int) -> None:
     """More partitions than some tokens need: those leave nothing, and nothing is read of them."""
     filled = Filled(machine, Shape(3, 1, 32, 32, 16, (517, 3)), "Q8_0")
@@ -207,14 +207,14 @@ def test_decode_attention_over_several_partitions(machine: Machine, window: int)
     run_decode(machine, filled, 2, window, partitions=5)
 
 
-@pytest.mark.parametrize("window", [0, 6])
+@pytest.mark.parametrize("window", [0, 6, -7])
 def test_decode_attention_with_soft_cap_and_sinks(machine: Machine, window: int) -> None:
     for shape in SHAPES.values():
         filled = Filled(machine, shape, "F16")
         run_decode(machine, filled, 4, window, soft_cap=2.0)
         run_decode(machine, filled, 4, window, sinks=sinks_of(shape.heads))
     filled = Filled(machine, Shape(3, 1, 32, 32, 16, (517, 3)), "F16")
-    run_decode(machine, filled, 4, window and 300, soft_cap=2.0, sinks=sinks_of(3))
+    run_decode(machine, filled, 4, 50 * window, soft_cap=2.0, sinks=sinks_of(3))
 
 
 PREFILL_SHAPES = {
@@ -242,7 +242,7 @@ def run_prefill(
     check(filled, tokens, q, machine.get(out), scale, window, soft_cap, sinks, halves=True)
 
 
-@pytest.mark.parametrize("window", [0, 6])
+@pytest.mark.parametrize("window", [0, 6, -7])
 @pytest.mark.parametrize("type_name", TYPES)
 @pytest.mark.parametrize("shape", PREFILL_SHAPES.values(), ids=PREFILL_SHAPES)
 def test_prefill_attention(machine: Machine, shape: Shape, type_name: str, window: int) -> None:
@@ -253,7 +253,7 @@ def test_prefill_attention(machine: Machine, shape: Shape, type_name: str, windo
     run_prefill(machine, filled, 5, window)
 
 
-@pytest.mark.parametrize("window", [0, 6])
+@pytest.mark.parametrize("window", [0, 6, -7])
 @pytest.mark.parametrize("shape", PREFILL_SHAPES.values(), ids=PREFILL_SHAPES)
 def test_prefill_attention_with_soft_cap_and_sinks(machine: Machine, shape: Shape, window: int) -> None:
     filled = Filled(machine, shape, "F16")

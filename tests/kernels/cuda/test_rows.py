@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.cuda.operations import GELU, SIGMOID, SILU, SWIGLU_OAI
+from kernels.cuda.operations import GELU, LINEAR, SIGMOID, SILU, SWIGLU_OAI
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 
@@ -26,6 +26,10 @@ def test_rms_norm(machine: Machine, width: int) -> None:
     expected = reference.rms_norm(x, weight, 1e-5)
     assert (np.abs(machine.get(y) - expected) <= bound * np.abs(expected)).all()
 
+    machine.operations.rms_norm(machine.put(x), 0, y, 3, width, 1e-5)
+    expected = reference.rms_norm(x, np.ones(width), 1e-5)
+    assert (np.abs(machine.get(y) - expected) <= bound * np.abs(expected)).all()
+
     y, sums = machine.put(np.full_like(x, np.nan)), machine.put(x)
     machine.operations.add_rms_norm(sums, machine.put(residual), machine.put(weight), sums, y, 3, width, 1e-5)
     np.testing.assert_array_equal(machine.get(sums), x + residual)
@@ -33,8 +37,9 @@ def test_rms_norm(machine: Machine, width: int) -> None:
     assert (np.abs(machine.get(y) - expected) <= bound * np.abs(expected)).all()
 
 
+@pytest.mark.parametrize("heat", [(1.0, 0.0, 0.0), (64.0, 0.1, 1.0)])
 @pytest.mark.parametrize("mode", ["norm", "neox"])
-def test_rope(machine: Machine, mode: str) -> None:
+def test_rope(machine: Machine, mode: str, heat: tuple[float, float, float]) -> None:
     """Angles are exact to a rounding of half turns (pi * EPS), a cosine or sine adds two, magnitude and product two."""
     heads, head_dim, pairs, magnitude = 3, 20, 7, 1.25
     positions = np.array([0, 1, 511, 130_000], np.int32)
@@ -42,16 +47,18 @@ def test_rope(machine: Machine, mode: str) -> None:
     x = random(4, heads, head_dim)
     table = machine.put(np.full((4, 2, pairs), np.nan, np.float32))
     out = machine.put(x)
-    machine.operations.rope_table(machine.put(positions), machine.put(frequencies), table, 4, pairs, magnitude)
+    given = machine.put(positions), machine.put(frequencies)
+    machine.operations.rope_table(*given, table, 4, pairs, magnitude, heat)
     machine.operations.rope(out, table, 4, heads, head_dim, pairs, mode == "neox")
-    expected = reference.rope(x, positions, frequencies, mode, magnitude)
+    magnitudes = magnitude * reference.temperature(positions, *heat)
+    expected = reference.rope(x, positions, frequencies, mode, magnitudes)
     partner = reference.rope(np.abs(x), np.zeros(4), frequencies, mode, 1.0)
     largest = np.abs(partner).max(-1, keepdims=True)
-    assert (np.abs(machine.get(out) - expected) <= 2 * magnitude * largest * (np.pi + 5) * EPS).all()
+    assert (np.abs(machine.get(out) - expected) <= 2 * magnitudes[:, None, None] * largest * (np.pi + 5) * EPS).all()
     np.testing.assert_array_equal(machine.get(out)[..., 2 * pairs :], x[..., 2 * pairs :])
 
 
-@pytest.mark.parametrize("activation", [SILU, GELU, SIGMOID])
+@pytest.mark.parametrize("activation", [SILU, GELU, SIGMOID, LINEAR])
 def test_glu(machine: Machine, activation: int) -> None:
     """expf is good to two roundings of its result, and of its argument y, whose rounding counts |y| times."""
     gate, up = random(2, 301) * 4, random(2, 301, seed=1)
@@ -63,6 +70,8 @@ def test_glu(machine: Machine, activation: int) -> None:
     argument = 2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3) if activation == GELU else x
     expected = (1 if activation == SIGMOID else x) * reference.silu(argument) / argument * up
     steepness = np.abs(argument)
+    if activation == LINEAR:
+        expected = x * up
     bound = (12 + 6 * np.minimum(steepness, 100)) * EPS * np.abs(expected) + 1e-35
     assert (np.abs(machine.get(out) - expected) <= bound).all()
 

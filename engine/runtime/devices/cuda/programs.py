@@ -80,6 +80,7 @@ def largest_batches(need: WorkspaceNeed) -> Sequence[Batch]:
 
 
 def _batch(positions: Ints, sequences: Ints, need: WorkspaceNeed) -> Batch:
-    tables = np.tile(np.arange(need.blocks, dtype=np.int32), (int(sequences.max()) + 1, 1))
+    count = len(need.graph.windows)
+    tables = np.tile(np.arange(need.blocks, dtype=np.int32), (count * (int(sequences.max()) + 1), 1))
     outputs = np.arange(min(need.outputs, len(positions)), dtype=np.int32)
-    return Batch(np.zeros(len(positions), np.int32), positions, sequences, tables, outputs)
+    return Batch(np.zeros(len(positions), np.int32), positions, sequences, tables, outputs, None, count)
