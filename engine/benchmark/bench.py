@@ -24,7 +24,7 @@ from engine.benchmark.worker import Worker
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
-from engine.placement.hardware.probe import pace as probe_pace
+from engine.placement.hardware.timing import pace as measured_pace
 from engine.runtime.devices.device import parse_device
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
@@ -162,7 +162,7 @@ class Benchmark:
             return _cpu.read_bandwidth(self.threads, bytes=_PROBE_BYTES, repeats=3)
 
         def pace() -> float:
-            return probe_pace(self.threads, self.tier or "auto")
+            return measured_pace(self.threads, self.tier or "auto")
 
         return compare(workers, measure, self.rounds, probe, progress, self.patience, pace)
 

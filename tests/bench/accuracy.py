@@ -28,6 +28,7 @@ from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
 from engine.placement.hardware import probe
 from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.hardware.timing import pace
 from engine.placement.predict import predict
 from engine.placement.shape import ModelShape
 from engine.runtime.executor import Chunk
@@ -60,9 +61,9 @@ class Measured:
     def turns(self, measure: Measure, count: int) -> Iterator[tuple[float, float, float]]:
         """Seconds, bandwidth and pace of each turn that kept both."""
         for _ in range(count):
-            before, pace_before = probe.read_bandwidth(self.threads), probe.pace(self.threads)
+            before, pace_before = probe.read_bandwidth(self.threads), pace(self.threads)
             seconds = self._turn(measure)
-            pace_after, after = probe.pace(self.threads), probe.read_bandwidth(self.threads)
+            pace_after, after = pace(self.threads), probe.read_bandwidth(self.threads)
             pairs = (before, after), (pace_before, pace_after)
             if all(abs(a - b) <= PROBE_TOLERANCE * max(a, b) for a, b in pairs):
                 yield seconds, (before + after) / 2, (pace_before + pace_after) / 2
@@ -94,11 +95,11 @@ class Measured:
 
 
 def predicted_seconds(
-    shape: ModelShape, machine: HardwareProfile, measure: Measure, bandwidth: float, pace: float
+    shape: ModelShape, machine: HardwareProfile, measure: Measure, bandwidth: float, rate: float
 ) -> float:
     prefills = measure.kind == "prefill"
     prompt, depth = (measure.tokens, 0) if prefills else (1, measure.depth + measure.tokens // 2)
-    guess = predict(shape, machine.with_pace(pace), prompt=prompt, depth=depth, chunk=_CHUNK, bandwidth=bandwidth)
+    guess = predict(shape, machine.with_pace(rate), prompt=prompt, depth=depth, chunk=_CHUNK, bandwidth=bandwidth)
     return measure.tokens / (guess.prefill if prefills else guess.decode)
 
 

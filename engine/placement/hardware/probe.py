@@ -7,6 +7,7 @@ apart with the bandwidth. Of several runs the fastest counts: whatever else the 
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,6 +32,17 @@ from engine.placement.hardware.profile import (
     KernelRates,
     Points,
 )
+from engine.placement.hardware.timing import (
+    PACE_TOKENS,
+    PACE_TYPE,
+    SIDE,
+    Bench,
+    Work,
+    activations,
+    batch_of,
+    pace,
+    product,
+)
 from kernels import _cpu
 
 Progress = Callable[[float, str], None]
@@ -38,16 +50,10 @@ Ints = npt.NDArray[np.int32]
 
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
-_SIDE = 1024  # rows and columns of the product that is timed: 0.6 MB of Q4_K
-_SECONDS_PER_KERNEL = 0.01  # and at least three runs
-_PACE_TYPE, _PACE_TOKENS = QuantType.Q4_K, 64  # the reference, as wide and high as the others
-_PACE_MACS = _PACE_TOKENS * _SIDE * _SIDE
-_PACE_SECONDS = 0.04
-_USUAL_RUNS, _REFERENCE_RUNS = 50, 3
-_STEADY, _TRIES = 0.1, 3
 _TINY_OPS = 16
 _STALL_BATCHES = (1, 3, 4, 32)  # products go another way from 4 tokens on in most tiers
 _STALL_BYTES = 64 << 20  # more than the caches hold
+_STALL_LOOKS, _LEAST_STALL = 3, 0.01
 _FEW_ROWS = 64  # of a product that is packing for the most part
 _HEADS, _HEAD_DIM, _DEPTH = 8, 128, 512
 _ELEMENT_TOKENS, _ELEMENT_OPS = 16, 8  # values that stay in cache, as between fused steps
@@ -67,7 +73,7 @@ def measure_cpu(
     """The CPU as `threads` threads of our kernels see it, up to the instruction set `tier`."""
     progress(0.0, "memory bandwidth")
     bandwidths = bandwidth_per_threads(threads)
-    bench = _Bench(threads, tier)
+    bench = Bench(threads, tier)
     op_seconds = _tiny_op_seconds(bench)
     pack = _pack_rate(bench)
     types = [found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None]
@@ -109,17 +115,6 @@ def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
     return any(not 1 / most <= factor <= most for factor, most in factors)
 
 
-def pace(threads: int, tier: str = "auto") -> float:
-    """MAC/s of one certain product over the next moments, on average: a shared machine's change from one to the next.
-    Cheap enough to repeat in every round, as `read_bandwidth` is."""
-    bench = _Bench(threads, tier)
-    runs, begin = 0, time.perf_counter()
-    while (seconds := time.perf_counter() - begin) < _PACE_SECONDS or not runs:
-        bench.run_reference()
-        runs += 1
-    return _PACE_MACS * runs / seconds
-
-
 def read_bandwidth(threads: int) -> float:
     """Bytes per second that `threads` threads read from RAM together. Cheap enough to repeat in every round."""
     return _cpu.read_bandwidth(threads, _BANDWIDTH_BYTES, 5)
@@ -158,71 +153,12 @@ def disk_read_bandwidth(folder: Path) -> float:
 # --- one program per question -----------------------------------------------------------------------------------
 
 
-class _Bench:
-    """Times programs, and a reference before and after each: the machine's speed changes while it is measured, and all
-    figures are to be of one machine."""
-
-    def __init__(self, threads: int, tier: str) -> None:
-        self.threads, self.tier = threads, tier
-        self.pool = _cpu.ThreadPool(threads)
-        self._reference = _product_program(tier, _PACE_TYPE, _PACE_TOKENS, _SIDE)
-        self._batch = _batch(_PACE_TOKENS)
-        self.run_reference()
-        self._usual = self._reference_seconds(_USUAL_RUNS)
-
-    @property
-    def pace(self) -> float:
-        """MAC/s of the reference, in the state that all figures are of."""
-        return _PACE_MACS / self._usual
-
-    def seconds(self, program: _cpu.Program, batch: _cpu.Batch) -> float:
-        """The fastest of several runs; once more where the machine changed its speed meanwhile."""
-        program.run(self.pool, batch)
-        before = self._reference_seconds(_REFERENCE_RUNS)
-        for _ in range(_TRIES):
-            times: list[float] = []
-            while len(times) < 3 or sum(times) < _SECONDS_PER_KERNEL:
-                begin = time.perf_counter()
-                program.run(self.pool, batch)
-                times.append(time.perf_counter() - begin)
-            after = self._reference_seconds(_REFERENCE_RUNS)
-            steady, mean = abs(before - after) <= _STEADY * after, (before + after) / 2
-            before = after
-            if steady:
-                break
-        return min(times) * self._usual / mean
-
-    def run_reference(self) -> None:
-        self._reference.run(self.pool, self._batch)
-
-    def _reference_seconds(self, runs: int) -> float:
-        times = []
-        for _ in range(runs):
-            begin = time.perf_counter()
-            self.run_reference()
-            times.append(time.perf_counter() - begin)
-        return min(times)
-
-
 def _work_seconds(seconds: float, op_seconds: float) -> float:
     """An operation's time without its fixed cost, which never is the larger part of what is timed here."""
     return max(seconds - op_seconds, seconds / 2)
 
 
-def _batch(tokens: int, depth: int = 0, block_tokens: int = 32) -> _cpu.Batch:
-    """`tokens` of one sequence, the first at position `depth`; nobody asks for logits."""
-    blocks = -(-(depth + tokens) // block_tokens)
-    numbers = np.arange(tokens, dtype=np.int32)
-    return _cpu.Batch(
-        np.zeros(tokens, np.int32),
-        numbers + np.int32(depth),
-        np.zeros(tokens, np.int32),
-        np.arange(blocks, dtype=np.int32)[None],
-        np.zeros(0, np.int32),
-    )
-
-
-def _tiny_op_seconds(bench: _Bench) -> float:
+def _tiny_op_seconds(bench: Bench) -> float:
     """Fixed cost of an operation, from many that do next to nothing."""
     program = _cpu.Program(bench.tier)
     x = program.value(64)
@@ -232,93 +168,70 @@ def _tiny_op_seconds(bench: _Bench) -> float:
         program.linear(x, [weight], [None], [program.value(64)])
     program.finish()
     program.write(x, np.ones((1, 64), np.float32))
-    return bench.seconds(program, _batch(1)) / _TINY_OPS
+    return bench.seconds(Work(program, batch_of(1), _TINY_OPS))
 
 
-def _product_rate(bench: _Bench, quant_type: QuantType, tokens: int, op_seconds: float, pack: float) -> float:
+def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, op_seconds: float, pack: float) -> float:
     """MAC/s of products whose weights stay in cache, without the packing of the activations."""
-    seconds = _product_seconds(bench, quant_type, tokens, _SIDE)
-    return tokens * _SIDE * _SIDE / _work_seconds(seconds, op_seconds + tokens * _SIDE / pack)
+    seconds = bench.seconds(product(bench.tier, quant_type, tokens, SIDE))
+    return tokens * SIDE * SIDE / _work_seconds(seconds, op_seconds + tokens * SIDE / pack)
 
 
-def _product_seconds(bench: _Bench, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1) -> float:
-    """Of one product; of several matrices in turn, where they shall come from memory."""
-    repeats = max(matrices, 16 // tokens)
-    program = _product_program(bench.tier, quant_type, tokens, rows, matrices, repeats)
-    return bench.seconds(program, _batch(tokens)) / repeats
-
-
-def _product_program(
-    tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1, repeats: int = 1
-) -> _cpu.Program:
-    program = _cpu.Program(tier)
-    x, out = program.value(_SIDE), program.value(rows)
-    weights = [program.weight(int(quant_type), rows, _SIDE) for _ in range(matrices)]
-    for weight in weights:
-        program.bind_weight(
-            weight, np.full(quant_type.row_bytes(_SIDE) * rows, 0, np.uint8)
-        )  # zeros would share a page
-    for number in range(repeats):
-        program.linear(x, [weights[number % matrices]], [None], [out])
-    program.finish()
-    program.write(x, _activations(tokens, _SIDE))
-    return program
-
-
-def _product_stalls(bench: _Bench) -> Points:
+def _product_stalls(bench: Bench) -> Points:
     """How much longer a product takes from memory than from the cache, in times of reading it."""
-    size = _PACE_TYPE.row_bytes(_SIDE) * _SIDE
+    size = PACE_TYPE.row_bytes(SIDE) * SIDE
 
     def stall(tokens: int) -> float:
-        far = _product_seconds(bench, _PACE_TYPE, tokens, _SIDE, _STALL_BYTES // size)
-        return _stall(bench, far, _product_seconds(bench, _PACE_TYPE, tokens, _SIDE), size)
+        far, near = (product(bench.tier, PACE_TYPE, tokens, SIDE, n) for n in (_STALL_BYTES // size, 1))
+        return _stall(bench, far, near, size)
 
     return tuple((tokens, stall(tokens)) for tokens in _STALL_BATCHES)
 
 
-def _attention_stalls(bench: _Bench) -> Points:
+def _attention_stalls(bench: Bench) -> Points:
     """The same for one token over a cache that has to come from memory."""
     size = 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
-    far = _attention_seconds(bench, 1, _HEADS, _HEAD_DIM, _STALL_BYTES // size)
-    return ((1, _stall(bench, far, _attention_seconds(bench, 1, _HEADS, _HEAD_DIM), size)),)
+    far, near = (_attention(bench.tier, 1, _HEADS, _HEAD_DIM, n) for n in (_STALL_BYTES // size, 1))
+    return ((1, _stall(bench, far, near, size)),)
 
 
-def _stall(bench: _Bench, far: float, near: float, size: int) -> float:
-    return max(0.01, (far - near) * read_bandwidth(bench.threads) / size)
+def _stall(bench: Bench, far: Work, near: Work, size: int) -> float:
+    """Of `size` bytes that `far` reads beyond `near`: the median of a few looks, as both memory and CPU may change."""
+    found = []
+    for _ in range(_STALL_LOOKS):
+        before, slower = read_bandwidth(bench.threads), bench.seconds(far) - bench.seconds(near)
+        found.append(slower * (before + read_bandwidth(bench.threads)) / 2 / size)
+    return max(_LEAST_STALL, statistics.median(found))
 
 
-def _pack_rate(bench: _Bench) -> float:
+def _pack_rate(bench: Bench) -> float:
     """Values per second that are packed for a product: what does not grow with the product's rows."""
-    few, many = (_product_seconds(bench, _PACE_TYPE, _PACE_TOKENS, rows) for rows in (_FEW_ROWS, _SIDE))
-    seconds = few - _FEW_ROWS * (many - few) / (_SIDE - _FEW_ROWS)
-    return _PACE_TOKENS * _SIDE / max(seconds, few / 8)
+    few, many = (bench.seconds(product(bench.tier, PACE_TYPE, PACE_TOKENS, n)) for n in (_FEW_ROWS, SIDE))
+    seconds = few - _FEW_ROWS * (many - few) / (SIDE - _FEW_ROWS)
+    return PACE_TOKENS * SIDE / max(seconds, few / 8)
 
 
-def _activations(tokens: int, width: int) -> npt.NDArray[np.float32]:
-    return np.random.default_rng(0).standard_normal((tokens, width), np.float32)
-
-
-def _attention_rates(bench: _Bench, op_seconds: float) -> tuple[Points, float]:
+def _attention_rates(bench: Bench, op_seconds: float) -> tuple[Points, float]:
     """MAC/s of attention over a cache of 16-bit floats that stays in cache, by query rows per key, and scores per
     second: what a longer head adds is multiplication alone."""
     tokens = 64
     scores = tokens * _HEADS * (_DEPTH + (tokens + 1) / 2)
-    short = _attention_seconds(bench, tokens, _HEADS, _HEAD_DIM // 2)
-    long = _attention_seconds(bench, tokens, _HEADS, _HEAD_DIM)
+    short = bench.seconds(_attention(bench.tier, tokens, _HEADS, _HEAD_DIM // 2))
+    long = bench.seconds(_attention(bench.tier, tokens, _HEADS, _HEAD_DIM))
     macs = 2 * _HEAD_DIM * scores
     many = macs / 2 / max(long - short, long / 4)
     score = scores / max(long - op_seconds - macs / many, long / 20)
 
     def few(rows: int) -> float:
-        seconds = _work_seconds(_attention_seconds(bench, 1, _HEADS // rows, _HEAD_DIM), op_seconds)
+        seconds = _work_seconds(bench.seconds(_attention(bench.tier, 1, _HEADS // rows, _HEAD_DIM)), op_seconds)
         return _HEADS * _DEPTH * 2 * _HEAD_DIM / _work_seconds(seconds, _HEADS * _DEPTH / score)
 
     return ((1, few(1)), (4, few(4)), (tokens, many)), score
 
 
-def _attention_seconds(bench: _Bench, tokens: int, kv_heads: int, head_dim: int, layers: int = 1) -> float:
-    """Of one layer; of several in turn, where their caches shall come from memory."""
-    program = _cpu.Program(bench.tier)
+def _attention(tier: str, tokens: int, kv_heads: int, head_dim: int, layers: int = 1) -> Work:
+    """A layer's attention, of several in turn where their caches shall come from memory."""
+    program = _cpu.Program(tier)
     block, kv_width = 32, kv_heads * head_dim
     q, k, v = program.value(_HEADS * head_dim), program.value(kv_width), program.value(kv_width)
     out = program.value(_HEADS * head_dim)
@@ -331,49 +244,49 @@ def _attention_seconds(bench: _Bench, tokens: int, kv_heads: int, head_dim: int,
         program.attention(q, k, v, caches[number % layers], out, _HEADS, head_dim**-0.5)
     program.finish()
     for value, width in ((q, _HEADS * head_dim), (k, kv_width), (v, kv_width)):
-        program.write(value, _activations(tokens, width))
-    return bench.seconds(program, _batch(tokens, _DEPTH, block)) / repeats
+        program.write(value, activations(tokens, width))
+    return Work(program, batch_of(tokens, _DEPTH, block), repeats)
 
 
-def _element_rate(bench: _Bench, kind: str, op_seconds: float) -> float:
+def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
     """Values per second of element-wise work on data in cache."""
     program = _cpu.Program(bench.tier)
     tokens = _ELEMENT_TOKENS
-    a, b = program.value(_SIDE), program.value(_SIDE)
-    ones = program.weight(int(QuantType.F32), 1, _SIDE)
-    program.bind_weight(ones, np.ones(_SIDE, np.float32))
+    a, b = program.value(SIDE), program.value(SIDE)
+    ones = program.weight(int(QuantType.F32), 1, SIDE)
+    program.bind_weight(ones, np.ones(SIDE, np.float32))
     frequencies = np.ones(_HEAD_DIM // 2, np.float32)
     for _ in range(_ELEMENT_OPS):
         match kind:
             case "norm":
-                program.rms_norm(a, ones, program.value(_SIDE), 1e-5)
+                program.rms_norm(a, ones, program.value(SIDE), 1e-5)
             case "rope":
-                program.rope(a, _SIDE // _HEAD_DIM, _HEAD_DIM, _HEAD_DIM, "neox", frequencies)
+                program.rope(a, SIDE // _HEAD_DIM, _HEAD_DIM, _HEAD_DIM, "neox", frequencies)
             case "glu":
-                program.glu(a, b, program.value(_SIDE))
+                program.glu(a, b, program.value(SIDE))
             case _:
-                program.add(a, b, program.value(_SIDE))
+                program.add(a, b, program.value(SIDE))
     program.finish()
     for value in (a, b):
-        program.write(value, np.ones((tokens, _SIDE), np.float32))
-    seconds = _work_seconds(bench.seconds(program, _batch(tokens)) / _ELEMENT_OPS, op_seconds)
-    return tokens * _SIDE / seconds
+        program.write(value, np.ones((tokens, SIDE), np.float32))
+    seconds = _work_seconds(bench.seconds(Work(program, batch_of(tokens), _ELEMENT_OPS)), op_seconds)
+    return tokens * SIDE / seconds
 
 
-def _expert_bandwidth(bench: _Bench, op_seconds: float) -> float:
+def _expert_bandwidth(bench: Bench, op_seconds: float) -> float:
     """Bytes per second that one token's experts are read with, scattered over a bank larger than the caches."""
     program = _cpu.Program(bench.tier)
-    x = program.value(_SIDE)
+    x = program.value(SIDE)
     ids, mix = program.value(_USED, True), program.value(_USED)
-    shapes = [(_EXPERT_ROWS, _SIDE), (_EXPERT_ROWS, _SIDE), (_SIDE, _EXPERT_ROWS)]
+    shapes = [(_EXPERT_ROWS, SIDE), (_EXPERT_ROWS, SIDE), (SIDE, _EXPERT_ROWS)]
     each = [QuantType.Q4_K.row_bytes(cols) * rows for rows, cols in shapes]
     handles = [program.weight(int(QuantType.Q4_K), rows, cols, _EXPERTS) for rows, cols in shapes]
     for handle, size in zip(handles, each, strict=True):
         program.bind_weight(handle, np.zeros(size * _EXPERTS, np.uint8))
     gate, up, down = handles
-    program.experts(x, ids, mix, gate, up, down, program.value(_SIDE))
+    program.experts(x, ids, mix, gate, up, down, program.value(SIDE))
     program.finish()
-    program.write(x, np.ones((1, _SIDE), np.float32))
+    program.write(x, np.ones((1, SIDE), np.float32))
     program.write(mix, np.full((1, _USED), 1 / _USED, np.float32))
     order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32)
     begins = range(0, _EXPERTS, _USED)
@@ -382,7 +295,7 @@ def _expert_bandwidth(bench: _Bench, op_seconds: float) -> float:
 
 
 def _once(program: _cpu.Program, pool: _cpu.ThreadPool, ids: int, chosen: Ints) -> float:
-    batch = _batch(1)
+    batch = batch_of(1)
     program.write(ids, chosen[None])
     begin = time.perf_counter()
     program.run(pool, batch)

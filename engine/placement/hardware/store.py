@@ -21,7 +21,7 @@ from engine.telemetry.gpus import GPU, GPUReport, read_gpus
 from kernels import _cpu
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 4
+PROBE_VERSION = 5
 
 
 @cache
