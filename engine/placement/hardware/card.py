@@ -8,7 +8,8 @@ from engine.placement.hardware import catalogue
 from engine.placement.hardware.catalogue import CatalogueGPU
 
 _GIB = 1 << 30
-# Dense FP16 tensor operations per processor and clock, as the architectures' white papers have them.
+# Dense FP16 tensor operations per processor and clock with FP32 accumulation, as the white papers have them; GeForce
+# cards do half as many.
 _TENSOR_OPS = {75: 1024, 80: 2048, 86: 1024, 87: 2048, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
 _LEAST_BANDWIDTH = 192e9  # of cards since Turing, where a driver does not tell
 
@@ -35,6 +36,8 @@ def catalogue_entry(facts: CardFacts) -> CatalogueGPU:
     bandwidth = 2 * facts.memory_clock * facts.memory_bits / 8 or _LEAST_BANDWIDTH  # two transfers per clock
     known = [capability for capability in _TENSOR_OPS if capability <= facts.capability]
     operations = _TENSOR_OPS[max(known, default=75)]
+    if "geforce" in facts.name.lower():
+        operations //= 2  # with FP32 accumulation
     return CatalogueGPU(
         facts.name,
         facts.memory_bytes / _GIB,

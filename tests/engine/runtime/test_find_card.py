@@ -117,6 +117,8 @@ def test_a_card_of_the_catalogue_has_its_rates() -> None:
     assert catalogue_entry(facts) == catalogue.find_gpu("RTX 3060 12GB")
     unknown = catalogue_entry(CardFacts("Some card", 120, 4 * GIB, 10, 1e9, 0, 0, True))
     assert unknown.bandwidth_gb > 0 and unknown.fp16_tensor_tflops == pytest.approx(10.24)
+    halved = catalogue_entry(CardFacts("GeForce 99", 120, 4 * GIB, 10, 1e9, 0, 0, True))
+    assert halved.fp16_tensor_tflops == pytest.approx(5.12)
 
 
 def test_doctor_says_what_hinders_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
