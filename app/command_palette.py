@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtGui import QKeyEvent, QPainter
+from PySide6.QtWidgets import (
+    QDialog,
+    QListWidget,
+    QListWidgetItem,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.line_edit import LineEdit
+from app.theme.theme import Theme
 from app.translation import tr
 
 SHOWN = 60
@@ -49,8 +59,37 @@ def matching(entries: list[Entry], query: str) -> list[Entry]:
     return [entries[number] for _, number in found[:SHOWN]]
 
 
+class _EntryDelegate(QStyledItemDelegate):
+    """The title at the left, and quietly at the right its keys or what it is."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        entry: Entry = index.data(Qt.ItemDataRole.UserRole)
+        self.initStyleOption(option, index)
+        option.text = ""
+        option.widget.style().drawControl(QStyle.ControlElement.CE_ItemViewItem, option, painter, option.widget)
+        painter.save()
+        where = option.rect.adjusted(12, 0, -12, 0)
+        painter.setFont(self._theme.font(self._theme.type.small))
+        painter.setPen(self._theme.color("muted"))
+        middle = Qt.AlignmentFlag.AlignVCenter
+        hint = painter.boundingRect(where, int(middle | Qt.AlignmentFlag.AlignRight), entry.hint)
+        painter.drawText(where, int(middle | Qt.AlignmentFlag.AlignRight), entry.hint)
+        painter.setFont(option.font)
+        painter.setPen(self._theme.color("text"))
+        room = where.width() - hint.width() - 24
+        title = painter.fontMetrics().elidedText(entry.title, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(where, int(middle | Qt.AlignmentFlag.AlignLeft), title)
+        painter.restore()
+
+
 class CommandPalette(QDialog):
-    def __init__(self, entries: list[Entry], parent: QWidget) -> None:
+    def __init__(self, entries: list[Entry], theme: Theme, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
         self.setObjectName("palette")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -63,6 +102,7 @@ class CommandPalette(QDialog):
         self.list.setObjectName("plainList")
         self.list.setAccessibleName(tr("Found"))
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.setItemDelegate(_EntryDelegate(theme, self.list))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(10, 10, 10, 10)
         layout.setSpacing(8)
@@ -93,7 +133,10 @@ class CommandPalette(QDialog):
     def _show(self, query: str) -> None:
         self.list.clear()
         for entry in matching(self._entries, query.strip()):
-            item = QListWidgetItem(f"{entry.title}      {entry.hint}" if entry.hint else entry.title)
+            item = QListWidgetItem(entry.title)
+            item.setData(
+                Qt.ItemDataRole.AccessibleTextRole, f"{entry.title}, {entry.hint}" if entry.hint else entry.title
+            )
             item.setData(Qt.ItemDataRole.UserRole, entry)
             self.list.addItem(item)
         self.list.setCurrentRow(0)

@@ -284,7 +284,7 @@ class MainWindow(QMainWindow):
             Entry(f"{model.name} {model.quantization}".strip(), tr("model"), lambda m=model: self._models.load(m.path))
             for model in self._models.models
         ]
-        CommandPalette([*commands, *conversations, *models], self).show()
+        CommandPalette([*commands, *conversations, *models], self._theme, self).show()
 
     def show_shortcuts(self) -> None:
         ShortcutsDialog(self.commands, self).open()

@@ -44,7 +44,7 @@ class ContextOverflowError(EngineError):
         self.prompt_tokens = prompt_tokens
         self.context_length = context_length
         super().__init__(
-            f"The conversation needs {prompt_tokens} tokens, and the context holds {context_length}.",
+            f"The conversation needs {prompt_tokens:,} tokens, and the context holds {context_length:,}.",
             done="Nothing was generated and nothing was removed.",
             remedy="Trim the oldest messages, choose a longer context, or shorten the prompt.",
         )

@@ -156,7 +156,7 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     yield "chat-streaming", window
     error = ErrorInfo(
         "ContextOverflowError",
-        "The conversation needs 5210 tokens, and the context holds 4096.",
+        "The conversation needs 5,210 tokens, and the context holds 4,096.",
         "Nothing was generated and nothing was removed.",
         "Trim the oldest messages, choose a longer context, or shorten the prompt.",
     )

@@ -109,7 +109,7 @@ def test_a_problem_is_told_in_the_owners_language(qapp: QApplication):
     translator = install_language(qapp, "zh_CN")
     try:
         problem = Problem.from_exception("x", ContextOverflowError(5210, 4096))
-        assert problem.cause == "对话需要 5210 个词元，而上下文只能容纳 4096 个。"
+        assert problem.cause == "对话需要 5,210 个词元，而上下文只能容纳 4,096 个。"
         assert HAN.search(problem.done) and HAN.search(problem.remedy)
         assert HAN.search(engine_text(str(EngineError("The prompt is empty.", remedy="Type something first."))))
         unexpected = Problem.from_exception("x", ZeroDivisionError("division by zero"))

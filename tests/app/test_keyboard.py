@@ -41,7 +41,7 @@ def test_f1_lists_every_key(app, qtbot):
 def test_the_palette_finds_and_runs(app, qtbot):
     ran = []
     entries = [Entry("New conversation", "", lambda: ran.append("new")), Entry("Settings", "", lambda: ran.append("s"))]
-    palette = CommandPalette(entries, app.window)
+    palette = CommandPalette(entries, app.context.theme, app.window)
     qtbot.addWidget(palette)
     palette.show()
     qtbot.keyClicks(palette.edit, "stg")
@@ -53,7 +53,7 @@ def test_the_palette_finds_and_runs(app, qtbot):
 def test_the_palette_moves_with_the_arrows(app, qtbot):
     ran = []
     entries = [Entry(f"entry {i}", "", lambda i=i: ran.append(i)) for i in range(3)]
-    palette = CommandPalette(entries, app.window)
+    palette = CommandPalette(entries, app.context.theme, app.window)
     qtbot.addWidget(palette)
     palette.show()
     qtbot.keyClick(palette.edit, Qt.Key.Key_Down)
@@ -95,7 +95,7 @@ def test_answer_again_by_key(chat, qtbot):
 
 def test_enter_of_an_input_method_runs_no_command(app, qtbot):
     ran = []
-    palette = CommandPalette([Entry("拼音", "", lambda: ran.append(1))], app.window)
+    palette = CommandPalette([Entry("拼音", "", lambda: ran.append(1))], app.context.theme, app.window)
     qtbot.addWidget(palette)
     palette.show()
     QApplication.sendEvent(palette.edit, QInputMethodEvent("pin", []))
