@@ -126,6 +126,11 @@ class DataFolder:
         return self.root / "heat"
 
     @property
+    def pins(self) -> Path:
+        """Which tensors and experts of a model are kept where their owner wants them."""
+        return self.root / "pins"
+
+    @property
     def load_marker(self) -> Path:
         """Exists while a model is loaded, or being loaded: one that took the process down is known by it."""
         return self.root / "loading.json"

@@ -108,7 +108,9 @@ class ModelController(QObject):
             engine=settings["engine"],
             device=settings["device"],
             gpu_budget=settings["gpu_budget"] * MiB or None,
+            ram_budget=settings["ram_budget"] * MiB or None,
             heat_folder=str(self._folder.heat),
+            pins_folder=str(self._folder.pins),
         )
         self.loading_path, self.loading_fraction, self.loading_stage = str(path), 0.0, ""
         self._problems.clear(PROBLEM)

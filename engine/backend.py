@@ -7,7 +7,7 @@ from typing import Protocol
 
 from engine.messages import GenerationRequest, ModelInfo, TimelineTold
 from engine.placement.pins import Pin
-from engine.telemetry.residency import ResidencySnapshot
+from engine.telemetry.residency import RamUse, ResidencySnapshot
 
 
 class Backend(Protocol):
@@ -35,6 +35,12 @@ class Backend(Protocol):
 
     def set_pins(self, pins: frozenset[Pin]) -> None:
         """Begins to move what is pinned where it is not; without effect where nothing can be moved."""
+
+    def set_ram_budget(self, ram_bytes: int | None) -> None:
+        """From now on no more RAM than that is taken. EngineError, with the budget before, where more is needed."""
+
+    def ram(self) -> RamUse | None:
+        """What the model takes of RAM; None where the backend does not know."""
 
     def residency(self) -> ResidencySnapshot | None:
         """What lies where; None where the backend does not know."""

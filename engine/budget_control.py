@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from engine.placement.costs import Workload
 from engine.placement.expert_curves import prefill_split
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device as Side
+from engine.placement.pin_store import PinStore
 from engine.placement.pins import Pin, Pins
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
@@ -39,6 +41,8 @@ class BudgetControl:
         self.executor = executor
         self.planner = planner
         self.emit = emit
+        self.pin_store: PinStore | None = None  # where pins are kept
+        self.ram_bytes: int | None = None  # that plans keep within; None: what the machine has
         planner.overhead = executor.overhead_bytes
         self._plan: PlacementPlan = planner.plan(Budget(0))
         self._migration: Iterator[MigrationStep] | None = None
@@ -78,7 +82,7 @@ class BudgetControl:
         before, budget = self.planner, self.executor.device.memory.limit
         try:
             self.planner = self._planner(before.hardware, before.times.heat, Pins.of(pins))
-            self.planner.plan(Budget(budget))
+            self.planner.plan(Budget(budget, self.ram_bytes))
         except EngineError as error:
             self.planner = before
             self.emit(PlacementRolledBack(budget, ErrorInfo.from_exception(error), self.snapshot()))
@@ -86,6 +90,9 @@ class BudgetControl:
         for bank in self.planner.banks:
             wanted, unwanted = (self.planner.pins.experts(bank.key, on_gpu=there) for there in (True, False))
             self.executor.heat.pin(bank.key, wanted, unwanted)
+        if self.pin_store is not None:
+            with contextlib.suppress(OSError):  # a disk that refuses costs them at the next start
+                self.pin_store.save(self.planner.pins)
         if self._next is None and self._migration is None:
             self.set_budget(budget)
 
@@ -121,7 +128,7 @@ class BudgetControl:
         began = time.perf_counter()
         old, budget = self.planner, self.executor.device.memory.limit
         self.planner = self._planner(corrected(old.hardware, factors), old.times.heat, old.pins)
-        plan = self.planner.plan(Budget(budget))
+        plan = self.planner.plan(Budget(budget, self.ram_bytes))
         self.replans += 1
         self._pace = self._pace_of(plan, time.perf_counter() - began)
         self._last_measured = self._measured()
@@ -139,7 +146,7 @@ class BudgetControl:
     def _begin(self, gpu_bytes: int, asked: float) -> None:
         """Preflight: a plan that fits, or an error with nothing changed."""
         self._next, self._goal = None, (gpu_bytes, self._plan, asked)
-        plan = self.planner.plan(Budget(gpu_bytes))
+        plan = self.planner.plan(Budget(gpu_bytes, self.ram_bytes))
         self._goal = gpu_bytes, plan, asked
         self._migration = migrate(self.executor, self._placement(plan), gpu_bytes)
 
@@ -147,7 +154,7 @@ class BudgetControl:
         budget, plan, asked = self._goal
         step = next(migration, None)
         if step is not None:
-            self.emit(MigrationProgress(budget, step.done_bytes, step.total_bytes))
+            self.emit(MigrationProgress(budget, step.done_bytes, step.total_bytes, step.experts))
             return
         self._migration, self._plan = None, plan
         self._pace = self._pace_of(plan, self._pace.planning_seconds)
@@ -196,6 +203,7 @@ class BudgetControl:
             predicted_decode=plan.predicted.decode,
             measured_decode=self._measured(),
             notes=(*plan.notes, *executor.device.notes),
+            pins=self.planner.pins.all,
         )
 
     def _banks(self) -> tuple[BankResidency, ...]:

@@ -33,9 +33,11 @@ from engine.messages import (
     ModelLoading,
     ModelUnloaded,
     PlacementRolledBack,
+    RamBudgetTold,
     ResidencyTold,
     SetBudget,
     SetPins,
+    SetRamBudget,
     Shutdown,
     TimelineTold,
     UnloadModel,
@@ -125,10 +127,12 @@ class Engine:
                     self._backend.abort(request_id)
             case SetBudget(gpu_bytes):
                 self._set_budget(gpu_bytes)
+            case SetRamBudget(ram_bytes):
+                self._set_ram_budget(ram_bytes)
             case SetPins(pins):
                 self._set_pins(pins)
             case AskResidency():
-                self._emit(ResidencyTold(self._residency()))
+                self._emit(ResidencyTold(self._residency(), self._backend.ram() if self._backend is not None else None))
             case AskTimeline():
                 self._emit(self._backend.timeline() if self._backend is not None else TimelineTold())
             case Shutdown():
@@ -180,6 +184,16 @@ class Engine:
         except Exception as failure:
             residency = self._residency() or ResidencySnapshot("", 0, 0)
             self._emit(PlacementRolledBack(gpu_bytes, _describe(failure), residency))
+
+    def _set_ram_budget(self, ram_bytes: int | None) -> None:
+        error = None
+        try:
+            if self._backend is None:
+                raise EngineError("No model is loaded.", done="Nothing was changed.", remedy="Choose a model first.")
+            self._backend.set_ram_budget(ram_bytes)
+        except Exception as failure:
+            error = _describe(failure)
+        self._emit(RamBudgetTold(ram_bytes, self._backend.ram() if self._backend is not None else None, error))
 
     def _set_pins(self, pins: frozenset[Pin]) -> None:
         if self._backend is not None:

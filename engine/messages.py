@@ -12,7 +12,7 @@ from typing import Literal
 
 from engine.errors import EngineError, ReportedError
 from engine.placement.pins import Pin
-from engine.telemetry.residency import ResidencySnapshot
+from engine.telemetry.residency import RamUse, ResidencySnapshot
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -75,7 +75,9 @@ class LoadOptions:
     engine: Literal["auto", "native", "compatibility"] = "auto"
     device: str = "cpu"  # beside the processor: "cpu" (nothing), "auto" (a card, if one is here), "cuda", "emulated"
     gpu_budget: int | None = None  # bytes of its memory; None: as much as is sensible
+    ram_budget: int | None = None  # bytes of RAM that it may take; None: what the machine has
     heat_folder: str | None = None  # where the use of experts is kept between runs; None: nowhere
+    pins_folder: str | None = None  # where pins are kept between runs; None: nowhere
     trace: str | None = None  # a file for what ran when, in Chrome's trace format; written when the model is unloaded
 
 
@@ -116,9 +118,16 @@ class SetBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRamBudget:
+    """How much RAM may be taken, in bytes; None: what the machine has. Answered by RamBudgetTold."""
+
+    ram_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SetPins:
-    """What is to be on the device, or in RAM, whatever a plan would say; the latest set counts. Experts follow with the
-    next tokens; what finds no room is told by PlacementRolledBack."""
+    """What is to be on the device, or in RAM, whatever a plan would say; the latest set counts, and is kept.
+    Experts follow with the next tokens; what finds no room is told by PlacementRolledBack."""
 
     pins: frozenset[Pin] = frozenset()
 
@@ -145,6 +154,7 @@ Command = (
     | Generate
     | Abort
     | SetBudget
+    | SetRamBudget
     | SetPins
     | AskResidency
     | AskTimeline
@@ -305,11 +315,12 @@ class GenerationFinished:
 
 @dataclass(frozen=True, slots=True)
 class MigrationProgress:
-    """Weights on their way to the device, for a budget of `gpu_bytes`."""
+    """Weights on their way to the device, for a budget of `gpu_bytes`; `experts` of them are experts."""
 
     gpu_bytes: int
     done_bytes: int
     total_bytes: int
+    experts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +341,20 @@ class PlacementRolledBack:
 
 
 @dataclass(frozen=True, slots=True)
+class RamBudgetTold:
+    """The answer to SetRamBudget: what is in force now. `error`: why that is not what was wanted."""
+
+    wanted: int | None
+    ram: RamUse | None
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ResidencyTold:
-    """The answer to AskResidency; None where no model of our own engine is loaded."""
+    """The answer to AskResidency; None where no model of our own engine is loaded, or none with a device."""
 
     residency: ResidencySnapshot | None
+    ram: RamUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +405,7 @@ Event = (
     | MigrationProgress
     | PlacementChanged
     | PlacementRolledBack
+    | RamBudgetTold
     | ResidencyTold
     | TimelineTold
     | Notice

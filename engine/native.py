@@ -30,17 +30,22 @@ from engine.messages import (
 )
 from engine.models import ModelSpec, build_graph, load_spec
 from engine.models.quantization import quantization_name
+from engine.placement.budget import ram_overhead
+from engine.placement.costs import Workload
+from engine.placement.pin_store import PinStore
 from engine.placement.pins import Pin
 from engine.placement.shape import ModelShape
+from engine.ram_control import RamControl
 from engine.runtime.devices import Device
 from engine.runtime.devices.open import open_chosen
 from engine.runtime.devices.streams import Span
-from engine.runtime.loaded import LoadedModel, assemble
+from engine.runtime.executor import LARGEST_MICRO_BATCH
+from engine.runtime.loaded import SPARE_BLOCKS, LoadedModel, assemble
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
 from engine.sequence import Sequence
 from engine.session import Session
-from engine.telemetry.residency import ResidencySnapshot
+from engine.telemetry.residency import RamUse, ResidencySnapshot
 from engine.text.detokenizer import Detokenizer
 from engine.text.grammar import end_idle
 from engine.text.prompt import build_prompt
@@ -69,6 +74,7 @@ class NativeBackend:
     session: Session
     model: LoadedModel
     emit: Emit
+    memory: RamControl
     control: BudgetControl | None = None  # where there is a device beside the CPU
     recorder: HeatRecorder | None = None
 
@@ -118,6 +124,7 @@ class NativeBackend:
         if self.control is not None:
             self.control.advance()
         self.session.step(interrupted)
+        self.memory.keep_within()
         if self.recorder is not None and not self.session.sequences:
             self.recorder.save()
 
@@ -129,6 +136,14 @@ class NativeBackend:
                 remedy="Load it again with a device.",
             )
         self.control.set_budget(gpu_bytes)
+
+    def set_ram_budget(self, ram_bytes: int | None) -> None:
+        self.memory.set_limit(ram_bytes)
+        if self.control is not None:
+            self.control.ram_bytes = ram_bytes
+
+    def ram(self) -> RamUse:
+        return self.memory.look()
 
     def set_pins(self, pins: frozenset[Pin]) -> None:
         if self.control is not None:
@@ -178,7 +193,10 @@ def load_native(
         kv_type = QuantType[options.kv_type.upper()]
         per_token = max(1, KVPool.bytes_per_token(graph.kv_layers, kv_type))
         fixed = KVPool.fixed_bytes(graph.kv_layers, options.context_length or spec.context_length, kv_type)
-        context, context_warnings = _context_length(spec, per_token, options.context_length, freed - fixed)
+        shape = ModelShape.from_gguf(gguf)
+        context, context_warnings = _context_length(
+            spec, per_token, options.context_length, freed - fixed, _within(options, shape, fixed)
+        )
         progress(0.2, "Reading the vocabulary")
         threads = options.threads or default_threads()
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without our lock.
@@ -200,9 +218,11 @@ def load_native(
         progress(0.7, "Preparing the computation")
         if options.trace:
             model.start_trace(Path(options.trace))
-        shape = ModelShape.from_gguf(gguf) if model.hybrid is not None else None
         recorder = _recorder(model, shape, options)
-        control = _place(model, shape, recorder, emit, progress)
+        control = _place(model, shape, recorder, options, emit, progress)
+        cache = PrefixCache(model.pool)
+        memory = RamControl(model, cache, shape)
+        memory.set_limit(options.ram_budget)
         template = ChatTemplate.from_tokenizer(tokenizer, options.template)
         info = ModelInfo(
             path=str(path),
@@ -226,9 +246,8 @@ def load_native(
             device=device.label if device is not None else "",
             has_reasoning_switch=template.has_reasoning_switch,
         )
-        cache = PrefixCache(model.pool)
         session = Session(model.executor, cache, context, tokenizer.is_stop, emit)
-        return NativeBackend(info, tokenizer, template, cache, session, model, emit, control, recorder)
+        return NativeBackend(info, tokenizer, template, cache, session, model, emit, memory, control, recorder)
     except BaseException:
         if model is not None:
             model.close()
@@ -240,27 +259,39 @@ def load_native(
         reader.shutdown(wait=False)  # a vocabulary that nobody waits for any more is read to its end, and forgotten
 
 
-def _recorder(model: LoadedModel, shape: ModelShape | None, options: LoadOptions) -> HeatRecorder | None:
+def _recorder(model: LoadedModel, shape: ModelShape, options: LoadOptions) -> HeatRecorder | None:
     """Where the uses of experts are counted at all, and are wanted."""
-    if model.hybrid is None or shape is None or not shape.is_moe or options.heat_folder is None:
+    if model.hybrid is None or not shape.is_moe or options.heat_folder is None:
         return None
     return HeatRecorder(Path(options.heat_folder), shape, model.hybrid.heat)
 
 
 def _place(
-    model: LoadedModel, shape: ModelShape | None, recorder: HeatRecorder | None, emit: Emit, progress: Progress
+    model: LoadedModel,
+    shape: ModelShape,
+    recorder: HeatRecorder | None,
+    options: LoadOptions,
+    emit: Emit,
+    progress: Progress,
 ) -> BudgetControl | None:
     """Puts on the device what its memory is planned to hold."""
-    if model.hybrid is None or shape is None:
+    if model.hybrid is None:
         return None
 
     def tell(event: Event) -> None:
         if isinstance(event, MigrationProgress):
             progress(0.7 + 0.3 * event.done_bytes / max(1, event.total_bytes), "Copying to the device")
+        elif isinstance(event, PlacementRolledBack) and event.error.kind == "PinError":
+            emit(Notice(event.error.cause, "The model was loaded without the pins."))
         elif isinstance(event, PlacementRolledBack):
             emit(Notice(event.error.cause, "The model runs on the processor."))
 
     control = BudgetControl.of(model, shape, tell, recorder.for_planner if recorder is not None else None)
+    control.ram_bytes = options.ram_budget
+    if options.pins_folder is not None:
+        control.pin_store = PinStore(Path(options.pins_folder), shape)
+        if pins := control.pin_store.load():
+            control.set_pins(pins.all)
     control.set_budget(model.hybrid.device.memory.limit)
     control.finish()
     control.emit = emit
@@ -299,8 +330,20 @@ def _matching_tokenizer(spec: ModelSpec) -> Tokenizer:
     return tokenizer
 
 
-def _context_length(spec: ModelSpec, per_token: int, chosen: int | None, freed: int) -> tuple[int, tuple[str, ...]]:
-    """Tokens of context, and what the owner should know about it. OutOfMemoryError where a chosen one does not fit."""
+def _within(options: LoadOptions, shape: ModelShape, fixed: int) -> int | None:
+    """What a RAM budget leaves for the context; None without one. A device takes as many weights as it may hold."""
+    if options.ram_budget is None:
+        return None
+    elsewhere = 0 if options.device == "cpu" else options.gpu_budget or 0
+    overhead = ram_overhead(shape, Workload(chunk=LARGEST_MICRO_BATCH))
+    return max(0, options.ram_budget - overhead - fixed - max(0, shape.weight_bytes - elsewhere))
+
+
+def _context_length(
+    spec: ModelSpec, per_token: int, chosen: int | None, freed: int, within: int | None
+) -> tuple[int, tuple[str, ...]]:
+    """Tokens of context, and what the owner should know about it. OutOfMemoryError where a chosen one does not fit.
+    One that nobody chose keeps `within` what a RAM budget leaves."""
     if chosen is not None:
         fits = max(0, available_memory() + freed) // per_token
         require_memory(
@@ -312,14 +355,17 @@ def _context_length(spec: ModelSpec, per_token: int, chosen: int | None, freed: 
         beyond = f"The model was trained for {spec.context_length} tokens of context; answers beyond may be poor."
         return chosen, (beyond,) if chosen > spec.context_length else ()
     affordable = int((available_memory() + freed) * _DEFAULT_CONTEXT_SHARE) // per_token
-    if affordable >= spec.context_length:
+    allowed = affordable if within is None else within // per_token - SPARE_BLOCKS * BLOCK_TOKENS
+    if min(affordable, allowed) >= spec.context_length:
         return spec.context_length, ()
-    context = max(_SMALLEST_CONTEXT, affordable // BLOCK_TOKENS * BLOCK_TOKENS)
+    context = max(_SMALLEST_CONTEXT, min(affordable, allowed) // BLOCK_TOKENS * BLOCK_TOKENS)
     require_memory(
         context * per_token,
         f"Even a context of {context} tokens",
         freed=freed,
         remedy="Choose a smaller model, or close other programs.",
     )
+    if allowed < affordable:
+        return context, (f"The context is {context} of {spec.context_length} tokens, to keep within the RAM budget.",)
     free = format_bytes(available_memory())
     return context, (f"The context is {context} of {spec.context_length} tokens, because {free} of memory are free.",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QBoxLayout,
@@ -32,13 +34,14 @@ class BudgetCard(QFrame):
     settled = Signal(object)  # and when it has been
     context_changed = Signal(int)
     ram_changed = Signal(object)  # bytes, or None: all but the reserve
+    ram_settled = Signal(object)
     reload_requested = Signal(int)  # the running model with another context
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("card")
         self._card_bytes = 0
-        self._ram_all = 0
+        self._ram_most = 0  # what the machine has, less its reserve
         self.slider = BudgetSlider(theme, self)
         self.field = QDoubleSpinBox(self)
         self.field.setSuffix(" GiB")
@@ -85,6 +88,9 @@ class BudgetCard(QFrame):
         self._settle = QTimer(self)
         self._settle.setSingleShot(True)
         self._settle.setInterval(SETTLE)
+        self._ram_settle = QTimer(self)
+        self._ram_settle.setSingleShot(True)
+        self._ram_settle.setInterval(SETTLE)
         self._lay_out()
         self._connect()
 
@@ -149,6 +155,7 @@ class BudgetCard(QFrame):
         self._settle.timeout.connect(self._typing_ended)
         self.context.valueChanged.connect(self.context_changed)
         self.ram.valueChanged.connect(self._ram_typed)
+        self._ram_settle.timeout.connect(lambda: self.ram_settled.emit(self._chosen_ram))
         self.reload.clicked.connect(lambda: self.reload_requested.emit(self.context.value()))
 
     # --- what is shown ----------------------------------------------------------------------------------------
@@ -183,9 +190,11 @@ class BudgetCard(QFrame):
         self.reload.setVisible(work.context != loaded)
 
     def _show_ram(self, answer: Answer) -> None:
-        self._ram_all = answer.outlook.hardware.cpu.memory_bytes
+        if self.ram.hasFocus() and self._ram_settle.isActive():
+            return
+        self._ram_most = answer.outlook.ram_most
         self.ram.blockSignals(True)
-        self.ram.setRange(1, max(1.0, self._ram_all / GiB))
+        self.ram.setRange(0.1, max(0.1, self._ram_most / GiB))
         self.ram.setValue(answer.outlook.ram_limit / GiB)
         self.ram.blockSignals(False)
 
@@ -235,6 +244,11 @@ class BudgetCard(QFrame):
         self.slider.setValue(budget // MiB)
         self.settled.emit(self.slider.value() * MiB)
 
+    def choose_ram(self, budget: int) -> None:
+        """As if it had been typed, rounded up to what the field can say."""
+        self.ram.setValue(math.ceil(budget / GiB * 10) / 10)
+        self._ram_settle.start()
+
     # --- what is entered --------------------------------------------------------------------------------------
 
     def _slid(self, value: int) -> None:
@@ -257,8 +271,14 @@ class BudgetCard(QFrame):
             self._settle.stop()
             self.settled.emit(round(self.field.value() * 1024) * MiB)
 
-    def _ram_typed(self, size: float) -> None:
-        self.ram_changed.emit(round(size * 1024) * MiB)
+    @property
+    def _chosen_ram(self) -> int | None:
+        """The most that there is stands for no budget."""
+        return None if self.ram.value() >= self.ram.maximum() else round(self.ram.value() * 1024) * MiB
+
+    def _ram_typed(self) -> None:
+        self.ram_changed.emit(self._chosen_ram)
+        self._ram_settle.start()
 
 
 def _advice(answer: Answer) -> str:

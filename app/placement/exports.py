@@ -11,7 +11,7 @@ from app.placement.map_table import MapTableModel
 from engine.placement.simulator import Lane, Timeline
 
 
-def as_csv(rows: MapTableModel) -> str:
+def table_as_csv(rows: MapTableModel) -> str:
     """The table with its head."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -19,6 +19,18 @@ def as_csv(rows: MapTableModel) -> str:
     writer.writerow([rows.head(column) for column in columns])
     for row in range(rows.rowCount()):
         writer.writerow([rows.data(rows.index(row, column)) for column in columns])
+    return text.getvalue()
+
+
+def timeline_as_csv(timeline: Timeline, *, seen: bool = False) -> str:
+    """One line per task, times in microseconds. `seen`: it has really run."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["lane", "task", "start_us", "duration_us", "source"])
+    source = "measured" if seen else "simulated"
+    for task in timeline.tasks:
+        start, length = task.start * 1e6, (task.end - task.start) * 1e6
+        writer.writerow([task.lane.value, task.name, f"{start:.3f}", f"{length:.3f}", source])
     return text.getvalue()
 
 

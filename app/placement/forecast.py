@@ -54,6 +54,7 @@ class Outlook:
     marks: Marks
     curve: tuple[tuple[int, float], ...]  # budget in bytes, predicted decode tokens/s; never falling
     ram_limit: int
+    ram_most: int  # without a RAM budget
     recorded: RecordedHeat | None = None  # use of the experts that plans go by
 
 
@@ -80,9 +81,9 @@ class Forecast:
         self._pinned: Planner | None = None  # made for the pins that were asked for last
         self._ram = ram
         self._safe = recommended_budget(hardware, taken).gpu_bytes
-        limit = ram_limit(Budget(0, ram), hardware)
+        limit, most = ram_limit(Budget(0, ram), hardware), ram_limit(Budget(0), hardware)
         known = recorded if heat is not None else None
-        self.outlook = Outlook(shape, hardware, work, self._marks(), self._curve(), limit, known)
+        self.outlook = Outlook(shape, hardware, work, self._marks(), self._curve(), limit, most, known)
 
     def preview(self, budget: int, pins: Pins | None = None) -> Preview:
         """Pins bind the plan alone: marks and curve are those of the model."""

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from app.placement.map_cells import MapCells, Places
+from app.placement.map_cells import DISK, RAM, MapCells, Places
 from app.placement.map_colors import LEVELS, Levels, use_levels
 from app.placement.memory_parts import Part, Purpose
 from engine.placement.items import Device
+from engine.placement.pins import Pins
 from engine.placement.plan import PlacementPlan
-from engine.telemetry.residency import BankResidency, ResidencySnapshot
+from engine.telemetry.residency import BankResidency, RamUse, ResidencySnapshot
 
 Heat = npt.NDArray[np.float32]
 _EVERY_TOKEN = LEVELS // 2  # the level of tensors that every token uses, while anything is used
@@ -24,21 +25,32 @@ def live_places(cells: MapCells, residency: ResidencySnapshot) -> Places:
     return cells.of_residency(on_device, {bank.name: bank.residents for bank in residency.banks})
 
 
-def wished_places(cells: MapCells, residency: ResidencySnapshot, plan: PlacementPlan) -> Places:
-    """Where everything would be under a plan: experts keep their slots, the most used ones get new ones."""
+def with_disk(cells: MapCells, places: Places, ram: RamUse | None) -> Places:
+    """What is to be in RAM, and whose pages the system has taken back, is on the disk."""
+    if ram is None or not ram.on_disk:
+        return places
+    places[cells.mask_of(ram.on_disk) & (places == RAM)] = DISK
+    return places
+
+
+def wished_places(cells: MapCells, residency: ResidencySnapshot, plan: PlacementPlan, pins: Pins) -> Places:
+    """Where everything would be under a plan: experts keep their slots, the most used ones get new ones, and what is
+    pinned is where its owner wants it."""
     slots = {experts.bank.key: experts.slots for experts in plan.experts}
-    residents = {bank.name: _kept(bank, slots.get(bank.name, 0)) for bank in residency.banks}
+    residents = {bank.name: _kept(bank, slots.get(bank.name, 0), pins) for bank in residency.banks}
     return cells.of_residency({p.item.key for p in plan.items if p.device is Device.GPU}, residents)
 
 
-def _kept(bank: BankResidency, slots: int) -> Sequence[int]:
+def _kept(bank: BankResidency, slots: int, pins: Pins) -> Sequence[int]:
+    wanted, unwanted = (pins.experts(bank.name, on_gpu=there) for there in (True, False))
     heat = np.asarray(bank.heat, np.float64)
     there = np.zeros(bank.count)
     there[list(bank.residents)] = 1
     order = np.lexsort((-heat, -there)) if len(heat) == bank.count else np.argsort(-there, kind="stable")
     if slots < len(bank.residents) and len(heat) == bank.count:
         order = np.array(sorted(bank.residents, key=lambda expert: -heat[expert]), np.int64)
-    return order[:slots].tolist()
+    free = [expert for expert in order.tolist() if expert not in wanted and expert not in unwanted]
+    return [*sorted(wanted), *free][:slots]
 
 
 def live_heat(cells: MapCells, residency: ResidencySnapshot) -> Heat:

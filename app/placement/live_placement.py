@@ -15,33 +15,37 @@ from engine.messages import (
     ModelUnloaded,
     PlacementChanged,
     PlacementRolledBack,
+    RamBudgetTold,
     ResidencyTold,
     SetBudget,
     SetPins,
+    SetRamBudget,
     TimelineTold,
 )
 from engine.placement.pins import Pin
-from engine.telemetry.residency import ResidencySnapshot
+from engine.telemetry.residency import RamUse, ResidencySnapshot
 
 MiB = 1 << 20
 
 
 class LivePlacement(QObject):
-    """`residency` is None while no model runs on a device beside the processor."""
+    """`residency` is None while no model runs on a device beside the processor, `ram` while none of our engine runs."""
 
     changed = Signal()  # residency
     progressed = Signal()  # progress
     rolled_back = Signal(object)  # PlacementRolledBack
+    ram_told = Signal(object)  # RamBudgetTold
     timeline_told = Signal(object)  # TimelineTold
 
     def __init__(self, client: EngineClient, settings: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.residency: ResidencySnapshot | None = None
+        self.ram: RamUse | None = None
         self.progress: MigrationProgress | None = None
         self.seconds: float | None = None  # that the last change took
         self._client = client
         self._settings = settings
-        self._has_device = False
+        self._has_device = self._is_native = False
         self._asked = False
         self._asked_timeline = False
 
@@ -57,6 +61,11 @@ class LivePlacement(QObject):
             self._client.send(SetBudget(budget))
             self.progressed.emit()
 
+    def set_ram(self, budget: int | None) -> None:
+        """Bytes of RAM; None: what the machine has."""
+        if self._is_native:
+            self._client.send(SetRamBudget(budget))
+
     def set_pins(self, pins: frozenset[Pin]) -> None:
         if self._has_device:
             self._client.send(SetPins(pins))
@@ -68,7 +77,7 @@ class LivePlacement(QObject):
 
     def ask(self) -> None:
         """For a fresh residency; one question at a time."""
-        if self._has_device and not self._asked:
+        if self._is_native and not self._asked:
             self._asked = True
             self._client.send(AskResidency())
 
@@ -85,16 +94,22 @@ class LivePlacement(QObject):
     def _handle(self, event: Event) -> None:
         match event:
             case ModelLoaded(info=info):
-                self._has_device, self.progress, self._asked = bool(info.device), None, False
-                self._asked_timeline = False
+                self._has_device, self._is_native = bool(info.device), info.engine == "native"
+                self.progress, self.ram, self._asked, self._asked_timeline = None, None, False, False
                 self._show(None)
                 self.ask()
             case ModelUnloaded():
-                self._has_device, self.progress = False, None
+                self._has_device = self._is_native = False
+                self.progress = self.ram = None
                 self._show(None)
-            case ResidencyTold(residency=residency):
-                self._asked = False
+            case ResidencyTold(residency=residency, ram=ram):
+                self._asked, self.ram = False, ram
                 self._show(residency if self._has_device else None)
+            case RamBudgetTold(wanted=wanted, ram=ram, error=error):
+                self.ram = ram
+                if error is None:
+                    self._settings.set("ram_budget", 0 if wanted is None else wanted // MiB)
+                self.ram_told.emit(event)
             case TimelineTold():
                 self._asked_timeline = False
                 self.timeline_told.emit(event)

@@ -35,7 +35,7 @@ class Legend(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._parts = [("place_gpu", "GPU"), ("place_ram", "RAM"), ("place_moving", "moving")]
+        self._parts = [("place_gpu", "GPU"), ("place_ram", "RAM"), ("place_moving", "moving"), ("place_disk", "disk")]
         self.setFixedHeight(18)
         theme.changed.connect(self.update)
 

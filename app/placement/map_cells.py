@@ -101,6 +101,15 @@ class MapCells:
                 found.append((row, self.tensor_columns + pin.expert))
         return sorted(found)
 
+    def mask_of(self, keys: Set[tuple[str, int]]) -> npt.NDArray[np.bool_]:
+        """[rows, columns]: the cells of items (with -1) and of experts, by the bank's key and their number."""
+        names = np.array([(name, -1) in keys for name in self._item_names], bool)
+        mask: npt.NDArray[np.bool_] = np.where(self._item_index < 0, False, names[self._item_index])
+        for key, expert in keys:
+            if expert >= 0 and (row := self._bank_rows.get(key)) is not None:
+                mask[row, self.tensor_columns + expert] = True
+        return mask
+
     # --- places -----------------------------------------------------------------------------------------------
 
     def of_plan(self, plan: PlacementPlan) -> Places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from app.placement.map_cells import DISK, GPU, MOVING, NOWHERE, RAM, Places
+from app.placement.map_cells import DISK, GPU, MOVING, NOWHERE, RAM
 from app.theme.tokens import Colors
 
 LEVELS = 64
@@ -33,11 +33,6 @@ def map_palette(colors: Colors) -> Pixels:
     palette[MOVING] = ramp(colors.place_moving, colors.place_moving)
     palette[DISK] = ramp(colors.place_disk, colors.place_disk)
     return palette
-
-
-def cell_colors(palette: Pixels, places: Places, levels: Levels) -> Pixels:
-    """[rows, columns] colours of cells."""
-    return palette[places, levels]
 
 
 def use_levels(heat: npt.NDArray[np.float32], used_now: npt.NDArray[np.bool_] | None = None) -> Levels:

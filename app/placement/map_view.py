@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QFocusEvent,
     QHelpEvent,
-    QImage,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -20,9 +18,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
-from app.placement.map_cells import MOVING, Cell, MapCells, Places
-from app.placement.map_colors import Levels, cell_colors, map_palette
+from app.placement.map_cells import Cell, MapCells, Places
+from app.placement.map_colors import Levels, map_palette
 from app.placement.map_grid import MapGrid, map_grid
+from app.placement.map_image import MapImage
 from app.placement.map_labels import HEAD, LABELS, MapLabels
 from app.theme.theme import Theme
 from app.translation import tr
@@ -54,8 +53,8 @@ class MapView(QAbstractScrollArea):
         self._levels: Levels | None = None
         self._pinned: list[tuple[int, int]] = []
         self._grid: MapGrid | None = None
-        self._image: QImage | None = None
-        self._pixels: np.ndarray | None = None  # the image's memory
+        self._image: MapImage | None = None
+        self._is_drawn = False  # the image shows what the cells are now
         self._labels: MapLabels | None = None
         self._zoom = 0
         self._cursor: tuple[int, int] | None = None
@@ -78,7 +77,8 @@ class MapView(QAbstractScrollArea):
     def show_places(self, places: Places, levels: Levels | None = None, ghost: Places | None = None) -> None:
         """Where the cells are now, how recently each was used, and where they would go."""
         self._places, self._levels, self._ghost = places, levels, ghost
-        self._forget_image()
+        self._is_drawn = False
+        self.viewport().update()
 
     def show_pins(self, cells: list[tuple[int, int]]) -> None:
         """Rows and columns of what stays where its owner wants it."""
@@ -140,13 +140,9 @@ class MapView(QAbstractScrollArea):
         if event.oldSize().width() != event.size().width():
             self.updateGeometry()
 
-    def _forget_image(self) -> None:
-        self._image = None
-        self.viewport().update()
-
     def _moved(self) -> None:
-        self._labels = None
-        self._forget_image()
+        self._labels = self._image = None
+        self.viewport().update()
 
     def _apply_theme(self) -> None:
         self._palette = map_palette(self._theme.colors)
@@ -161,49 +157,26 @@ class MapView(QAbstractScrollArea):
 
     # --- drawing ----------------------------------------------------------------------------------------------
 
-    def render_image(self) -> QImage | None:
+    def drawn_image(self) -> MapImage | None:
         """The visible part of the grid, at the screen's own resolution."""
         cells, grid, places = self._cells, self._grid, self._places
         if cells is None or grid is None or places is None:
             return None
-        levels = np.zeros(places.shape, np.uint8) if self._levels is None else self._levels
-        colors = cell_colors(self._palette, places, levels)
-        ghost = None if self._ghost is None else cell_colors(self._palette, self._ghost, levels)
-        if self._ghost is not None:
-            colors[self._ghost != places] = self._palette[MOVING, 0]
-        offset, view = self._offset(), self.viewport().size() * self._scale
-        xs = slice(offset.x(), min(grid.width, offset.x() + view.width()))
-        row_of_y = grid.row_of_y[offset.y() : min(grid.height, offset.y() + view.height())]
-        lines = self._lines(colors, grid, xs)
-        rows = row_of_y % len(lines)  # -1 names the empty line at the end
-        if ghost is not None:
-            lines, rows = _hatched(lines, self._lines(ghost, grid, xs), rows)
-        size = (len(rows), lines.shape[1])
-        if self._pixels is None or self._pixels.shape != size:
-            self._pixels = np.empty(size, np.uint32)
-        pixels = np.take(lines, rows, axis=0, out=self._pixels, mode="wrap")
-        height, width = pixels.shape
-        image = QImage(pixels.data, width, height, width * 4, QImage.Format.Format_RGB32)
-        image.setDevicePixelRatio(self._scale)
-        return image
-
-    def _lines(self, colors: np.ndarray, grid: MapGrid, xs: slice) -> np.ndarray:
-        """One line of pixels per row, and an empty one at the end, which -1 names."""
-        rows, columns = colors.shape
-        background = self._palette[0, 0]
-        padded = np.full((rows + 1, columns + 1), background, np.uint32)
-        padded[:rows, :columns] = colors
-        lines = np.take(padded, grid.column_of_x[xs], axis=1)
-        for row in (0, rows - 1):
-            lines[row] = padded[row, grid.outer_of_x[xs]]
-        return lines
+        if self._image is None:
+            view = self.viewport().size() * self._scale
+            self._image = MapImage(grid, cells.rows, cells.columns, self._offset(), view)
+            self._image.picture.setDevicePixelRatio(self._scale)
+            self._is_drawn = False
+        if not self._is_drawn:
+            self._image.draw(self._palette, places, self._levels, self._ghost)
+            self._is_drawn = True
+        return self._image
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if self._image is None:
-            self._image = self.render_image()
         painter = QPainter(self.viewport())
-        if self._image is not None:
-            painter.drawImage(QPointF(LABELS, HEAD), self._image)
+        image = self.drawn_image()
+        if image is not None:
+            painter.drawImage(QPointF(LABELS, HEAD), image.picture)
             if self._labels is None:
                 assert self._cells is not None and self._grid is not None
                 view = self.viewport().size()
@@ -336,10 +309,3 @@ class MapView(QAbstractScrollArea):
         super().focusOutEvent(event)
         self.cell_changed.emit(None)
         self.viewport().update()
-
-
-def _hatched(now: np.ndarray, wished: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Small squares of both colours in turn; where nothing changes, both are alike."""
-    odd = np.arange(now.shape[1]) // 2 % 2 == 1
-    lines = np.concatenate((np.where(odd, wished, now), np.where(odd, now, wished)))
-    return lines, rows + len(now) * (np.arange(len(rows)) // 2 % 2)

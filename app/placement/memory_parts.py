@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from engine.placement.plan import MemoryUse, PlacementPlan
+from engine.telemetry.residency import RamUse
 from engine.telemetry.snapshot import TelemetrySnapshot
 
 
@@ -14,7 +15,7 @@ class Purpose(Enum):
     EXPERTS = "experts"
     STATE = "KV cache"
     SCRATCH = "scratch"
-    APP = "held by Tessera"
+    APP = "app and scratch"
     CACHE = "page cache of the model"
     FREE = "free in budget"
     OTHER = "other programs"
@@ -52,15 +53,21 @@ def gpu_bar(plan: PlacementPlan, card: int, taken: int, now: tuple[Part, ...] = 
     return Bar(card, planned_parts(plan.gpu, budget=plan.gpu_budget, taken=taken), now)
 
 
-def ram_bar(plan: PlacementPlan, ram: int, taken: int, now: tuple[Part, ...] = ()) -> Bar:
-    return Bar(ram, planned_parts(plan.ram, taken=taken), now)
+def ram_bar(plan: PlacementPlan, ram: int, taken: int, now: tuple[Part, ...] = (), *, budget: int = 0) -> Bar:
+    """`budget`: of RAM, where one was set."""
+    return Bar(ram, planned_parts(plan.ram, budget=budget, taken=taken), now)
 
 
-def held_parts(snapshot: TelemetrySnapshot) -> tuple[Part, ...]:
-    """RAM that is ours: what stays, and page cache of the model's file, which the system may take back."""
+def held_parts(snapshot: TelemetrySnapshot, ram: RamUse | None = None) -> tuple[Part, ...]:
+    """RAM that is ours: what stays, and page cache of the model's file, which the system may take back. `ram`: what the
+    engine says of it."""
+    state = min(ram.used_state, snapshot.held) if ram is not None else 0
+    limit = (ram.limit or 0) if ram is not None else 0
     parts = (
-        Part(Purpose.APP, snapshot.held),
+        Part(Purpose.STATE, state),
+        Part(Purpose.APP, snapshot.held - state),
         Part(Purpose.CACHE, snapshot.mapped),
+        Part(Purpose.FREE, max(0, limit - snapshot.held - snapshot.mapped)),
         Part(Purpose.OTHER, snapshot.others),
     )
     return tuple(part for part in parts if part.bytes)

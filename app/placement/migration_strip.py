@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushBu
 
 from app.placement.words import gib
 from app.translation import engine_text, sentences, tr
-from engine.messages import MigrationProgress, PlacementRolledBack
+from engine.messages import MigrationProgress, PlacementRolledBack, RamBudgetTold
 
 GiB, MiB = 1 << 30, 1 << 20
 
@@ -15,11 +15,12 @@ GiB, MiB = 1 << 30, 1 << 20
 class MigrationStrip(QFrame):
     cancelled = Signal()
     budget_chosen = Signal(object)  # bytes
+    ram_chosen = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("notice")
-        self._lower = 0
+        self._lower = self._more_ram = 0  # budgets that the button offers
         self.words = QLabel(self)
         self.words.setWordWrap(True)
         self.rest = QLabel(self)
@@ -55,18 +56,22 @@ class MigrationStrip(QFrame):
         total, done = progress.total_bytes, progress.done_bytes
         size = gib(progress.gpu_bytes)
         moving = tr("Moving {done} of {total} for a budget of {size} …", done=gib(done), total=gib(total), size=size)
+        if count := progress.experts:
+            words = tr("Moving {count} experts, {done} of {total}, for a budget of {size} …")
+            moving = words.format(count=f"{count:,}", done=gib(done), total=gib(total), size=size)
         self.words.setText(moving if total else tr("Changing the budget to {size} between two tokens …", size=size))
         self.bar.setValue(round(1000 * done / total) if total else 0)
         self.bar.setAccessibleName(self.words.text())
         self.button.setText(tr("Cancel"))
         self.button.show()
-        self._lower = 0
+        self._lower = self._more_ram = 0
         self.rest.hide()
         self.bar.show()
         self.show()
 
     def show_rolled_back(self, event: PlacementRolledBack) -> None:
         self._mood(serious=True)
+        self._more_ram = 0
         step = GiB if event.gpu_bytes >= 2 * GiB else max(MiB, event.gpu_bytes // 8 // MiB * MiB)
         self._lower = max(0, event.gpu_bytes - step)
         self.words.setText(engine_text(event.error.cause))
@@ -79,6 +84,23 @@ class MigrationStrip(QFrame):
         self.button.setText(tr("Try {size} lower", size=gib(event.gpu_bytes - self._lower).replace(".0", "")))
         self.show()
 
+    def show_ram(self, told: RamBudgetTold) -> None:
+        """A RAM budget that was refused, with the one that would do."""
+        if told.error is None or told.ram is None:
+            if self._more_ram:
+                self.hide()
+                self._more_ram = 0
+            return
+        self._mood(serious=True)
+        self._lower, self._more_ram = 0, -(-told.ram.total // MiB) * MiB
+        self.words.setText(engine_text(told.error.cause))
+        self.rest.setText(sentences(tr("Nothing was changed."), engine_text(told.error.remedy)))
+        self.rest.show()
+        self.bar.hide()
+        self.button.setVisible(told.wanted is not None and told.ram.total > told.wanted)
+        self.button.setText(tr("Allow {size}", size=gib(self._more_ram)))
+        self.show()
+
     def _mood(self, *, serious: bool) -> None:
         if self.property("serious") != serious:
             self.setProperty("serious", serious)
@@ -86,7 +108,10 @@ class MigrationStrip(QFrame):
             self.style().polish(self)
 
     def _pressed(self) -> None:
-        if self._lower:
+        if self._more_ram:
+            self.hide()
+            self.ram_chosen.emit(self._more_ram)
+        elif self._lower:
             self.hide()
             self.budget_chosen.emit(self._lower)
         else:

@@ -21,6 +21,7 @@ from app.placement.own_machine import OwnMachine
 from app.settings.values import Settings
 from app.translation import error_text
 from engine.errors import EngineError
+from engine.messages import PlacementRolledBack, RamBudgetTold
 from engine.placement.pins import Pins
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class PlacementController(QObject):
         self.read_heat: Callable[[ModelShape], RecordedHeat] = lambda shape: _read_heat(folder.heat, shape)
         self.live = LivePlacement(client, settings, self)
         self.live.changed.connect(self._residency_changed)
+        self.live.rolled_back.connect(self._rolled_back)
+        self.live.ram_told.connect(self._ram_told)
         self._models = models
         self._settings = settings
         self.background = background
@@ -132,8 +135,8 @@ class PlacementController(QObject):
             self._settings.set("gpu_budget", budget // MiB)
 
     def set_pin(self, key: str, expert: int, on_gpu: bool | None) -> None:
-        """An item (`expert` -1) or an expert to the GPU, into RAM, or wherever the plan puts it. Until the model is
-        unloaded; what runs follows, where this is what is shown."""
+        """An item (`expert` -1) or an expert to the GPU, into RAM, or wherever the plan puts it. What runs follows, and
+        keeps it for the next time, where this is what is shown."""
         if self._wish is None:
             return
         pins = self._wish.pins.with_pin(key, expert, on_gpu)
@@ -154,7 +157,13 @@ class PlacementController(QObject):
         self._ask(context=context)
 
     def set_ram(self, ram: int | None) -> None:
+        """Bytes of RAM that plans keep within; None: what the machine has."""
         self._ask(ram=ram)
+
+    def apply_ram(self, ram: int | None) -> None:
+        """What runs is held to it, where this machine is shown."""
+        if self._wish is not None and self._wish.machine == THIS_MACHINE:
+            self.live.set_ram(ram)
 
     def load_with_context(self, context: int) -> None:
         """The running model again, with a context of that many tokens."""
@@ -184,23 +193,31 @@ class PlacementController(QObject):
             stored = self._settings["gpu_budget"] * MiB
             machine = self._settings["shown_machine"]
             budget = stored if stored and machine == THIS_MACHINE else None
+            ram = self._settings["ram_budget"] * MiB or None
             self._wish = Wish(
-                info.path, machine, info.context_length, None, budget, device=info.device, rates=self._rates
+                info.path, machine, info.context_length, ram, budget, device=info.device, rates=self._rates
             )
             self._residency_changed()
             self._plan()
         self._seen = seen
 
     def _residency_changed(self) -> None:
-        """The device's own overhead replaces the estimate; the first budget told is the one in force."""
+        """The device's own overhead replaces the estimate; the first budget and pins told are those in force."""
         residency, wish = self.live.residency, self._wish
         if residency is None or wish is None or not wish.device:
             return
-        changes: dict[str, object] = {}
         if wish.overhead is None and self.live.overhead:
-            changes = {"overhead": self.live.overhead, "budget": residency.budget_bytes}
-        if changes:
-            self._ask(**changes)
+            self._ask(overhead=self.live.overhead, budget=residency.budget_bytes, pins=Pins(residency.pins))
+
+    def _rolled_back(self, event: PlacementRolledBack) -> None:
+        """The pins in force are those of the engine."""
+        if self._wish is not None and self._wish.is_live:
+            self._ask(pins=Pins(event.residency.pins))
+
+    def _ram_told(self, told: RamBudgetTold) -> None:
+        """A budget that was refused is not what is in force."""
+        if told.error is not None and self._wish is not None and told.ram is not None:
+            self._ask(ram=told.ram.limit)
 
     def _ask(self, **changes: object) -> None:
         if self._wish is None:

@@ -8,13 +8,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
-    QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
-    QMenu,
     QScrollArea,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -22,7 +19,7 @@ from PySide6.QtWidgets import (
 from app.library.notice import Notice
 from app.model_controller import ModelController
 from app.placement.budget_card import BudgetCard
-from app.placement.exports import as_chrome_trace, as_csv
+from app.placement.export_button import ExportButton
 from app.placement.live_cells import (
     Heat,
     device_parts,
@@ -31,6 +28,7 @@ from app.placement.live_cells import (
     live_places,
     recorded_heat,
     wished_places,
+    with_disk,
 )
 from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
@@ -39,17 +37,15 @@ from app.placement.measure_line import MeasureLine
 from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
+from app.placement.page_words import plan_hint, subtitle
 from app.placement.placement_controller import THIS_MACHINE, PlacementController
 from app.placement.timeline_card import TimelineCard
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.traces_card import TracesCard
 from app.theme.theme import Theme
-from app.translation import engine_text, tr
+from app.translation import tr
 from engine.messages import PlacementRolledBack, TimelineTold
 from engine.placement.hardware import catalogue
-from engine.placement.hardware.load import QUIET
-from engine.placement.heat import RecordedHeat
-from engine.placement.plan import PlacementPlan
 from engine.telemetry.residency import ResidencySnapshot
 
 PAGE_WIDTH = 1040
@@ -70,6 +66,7 @@ class PlacementPage(QScrollArea):
         self._live = controller.live
         self._cells: MapCells | None = None
         self._heat: Heat | None = None
+        self._on_disk: frozenset[tuple[str, int]] = frozenset()  # as the map shows it
         self.title = QLabel(tr("Memory"), self)
         self.title.setObjectName("pageTitle")
         self.subtitle = MeasureLine(controller.own_machine, self)
@@ -89,11 +86,8 @@ class PlacementPage(QScrollArea):
         self.ram_bar = MemoryBar(theme, tr("RAM"), "ram", self)
         self.map = MapCard(theme, self)
         self.timeline = TimelineCard(theme, controller.background, self)
-        self.export = QToolButton(self)
-        self.export.setObjectName("quiet")
-        self.export.setText(tr("Export"))
-        self.export.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.export.setMenu(self._export_menu())
+        self.body = QWidget(self)
+        self.export = ExportButton(self.body, self.map, self.timeline, self._name, self)
         self.traces = TracesCard(theme, telemetry, self)
         self._cards = (self.budget, self._bars(), self.map, self.timeline, self.traces)
         self._lay_out()
@@ -111,32 +105,8 @@ class PlacementPage(QScrollArea):
         layout.addWidget(self.ram_bar)
         return card
 
-    def _export_menu(self) -> QMenu:
-        menu = QMenu(self)
-        menu.addAction(tr("The page as a picture…"), lambda: self._save("png"))
-        menu.addAction(tr("The table as CSV…"), lambda: self._save("csv"))
-        menu.addAction(tr("The timeline as a Chrome trace…"), lambda: self._save("json"))
-        return menu
-
-    def _save(self, kind: str) -> None:
-        name = f"{self._models.info.name if self._models.info else 'tessera'}.{kind}"
-        chosen, _ = QFileDialog.getSaveFileName(self, tr("Export"), name, f"*.{kind}")
-        if chosen:
-            self.export_to(Path(chosen))
-
-    def export_to(self, path: Path) -> None:
-        """What is shown, as .png, .csv or .json (the timeline must have been unfolded)."""
-        if path.suffix == ".png":
-            self.widget().grab().save(str(path))
-        elif path.suffix == ".csv":
-            path.write_text(as_csv(self.map.table_rows()), encoding="utf-8")
-        elif self.timeline.timeline is not None:
-            path.write_text(as_chrome_trace(self.timeline.timeline, seen=self.timeline.is_seen), encoding="utf-8")
-        else:
-            self.timeline.then(lambda: self.export_to(path))
-
     def _lay_out(self) -> None:
-        body = QWidget(self)
+        body = self.body
         body.setObjectName("pageBody")
         body.setMaximumWidth(PAGE_WIDTH)
         head = QHBoxLayout()
@@ -172,11 +142,14 @@ class PlacementPage(QScrollArea):
         self._live.progressed.connect(lambda: self.strip.show_progress(self._live.progress))
         self._live.rolled_back.connect(self._show_rolled_back)
         self._live.timeline_told.connect(self._show_timeline)
+        self._live.ram_told.connect(self.strip.show_ram)
         self.strip.cancelled.connect(self._live.cancel)
         self.strip.budget_chosen.connect(self.budget.choose)
         self._telemetry.updated.connect(self._show_now)
         self.budget.context_changed.connect(controller.set_context)
         self.budget.ram_changed.connect(controller.set_ram)
+        self.budget.ram_settled.connect(controller.apply_ram)
+        self.strip.ram_chosen.connect(self.budget.choose_ram)
         self.map.pin_requested.connect(controller.set_pin)
         self.budget.reload_requested.connect(controller.load_with_context)
 
@@ -215,23 +188,15 @@ class PlacementPage(QScrollArea):
         self.simulated.setText(tr("emulated") if machine.emulated else tr("simulated"))
         self.simulated.setVisible(machine.simulated or machine.emulated)
         self.subtitle.show()
-        name = info.name if info is not None else Path(answer.wish.path).stem
-        self.subtitle.show_words(self._subtitle(name), is_measured=machine.measured)
+        self.subtitle.show_words(subtitle(self._name(), answer), is_measured=machine.measured)
         self.budget.show_outlook(answer, info.context_length if info is not None else outlook.work.context)
         self._show_preview()
 
-    def _subtitle(self, name: str) -> str:
-        answer = self._controller.answer
-        assert answer is not None
-        gpu, cpu = answer.outlook.hardware.gpu, answer.outlook.hardware.cpu
-        where = tr("{gpu} with {cpu}", gpu=engine_text(gpu.name), cpu=cpu.name) if gpu is not None else cpu.name
-        source = tr("rates from datasheets")
-        if answer.machine.measured:
-            busy = answer.outlook.hardware.others_load > QUIET
-            source = tr("rates measured here while other programs were busy") if busy else tr("rates measured here")
-            if answer.machine.simulated:
-                source = tr("processor measured here, card from its datasheet")
-        return f"{name}  ·  {where}  ·  {source}"
+    def _name(self) -> str:
+        """Of the model."""
+        if self._models.info is not None:
+            return self._models.info.name
+        return Path(self._controller.answer.wish.path).stem if self._controller.answer is not None else "tessera"
 
     def _show_preview(self) -> None:
         answer = self._controller.answer
@@ -264,19 +229,22 @@ class PlacementPage(QScrollArea):
         if answer is None or cells is None or answer.preview.plan is None:
             return
         plan = answer.preview.plan
+        ram = None if answer.machine.simulated else self._live.ram
+        self._on_disk = ram.on_disk if ram is not None else frozenset()
         if residency is None or not residency.items:
             self._heat = None
             recorded = answer.outlook.recorded
             levels = use_levels(recorded_heat(cells, recorded.counts)) if recorded is not None else None
-            self.map.show_places(cells.of_plan(plan), levels)
-            self.map.show_hint(_plan_hint(plan, recorded))
+            self.map.show_places(with_disk(cells, cells.of_plan(plan), ram), levels)
+            self.map.show_hint(plan_hint(plan, recorded))
             return
         heat, before = live_heat(cells, residency), self._heat
         self._heat = heat
         ghost = None
         if answer.preview.budget != residency.budget_bytes:
-            ghost = wished_places(cells, residency, plan)
-        self.map.show_places(live_places(cells, residency), live_levels(cells, heat, before), ghost, heat)
+            ghost = with_disk(cells, wished_places(cells, residency, plan, answer.wish.pins), ram)
+        places = with_disk(cells, live_places(cells, residency), ram)
+        self.map.show_places(places, live_levels(cells, heat, before), ghost, heat)
         self.map.show_hint(tr("Violet: would move with the budget above.") if ghost is not None else "")
 
     def _show_measured(self) -> None:
@@ -317,8 +285,10 @@ class PlacementPage(QScrollArea):
         if self.timeline.unfold.isChecked():
             self._live.ask_timeline()
         self._show_measured()
+        ram, residency = self._live.ram, self._shown_residency
+        if residency is None and ram is not None and ram.on_disk != self._on_disk:
+            self._show_places()
         plan, hardware, snapshot = answer.preview.plan, answer.outlook.hardware, self._telemetry.snapshot
-        residency = self._shown_residency
         gpu = snapshot.gpu if snapshot is not None else None
         if gpu is not None and gpu.used is not None:
             ours = gpu.ours
@@ -331,14 +301,11 @@ class PlacementPage(QScrollArea):
             self.gpu_bar.show_bar(gpu_bar(plan, hardware.gpu.memory_bytes, answer.wish.taken, now))
         here = snapshot if snapshot is not None and not answer.machine.simulated else None
         self.ram_bar.show_bar(
-            ram_bar(plan, hardware.cpu.memory_bytes, here.others if here else 0, held_parts(here) if here else ())
+            ram_bar(
+                plan,
+                hardware.cpu.memory_bytes,
+                here.others if here else 0,
+                held_parts(here, ram) if here else (),
+                budget=answer.wish.ram or 0,
+            )
         )
-
-
-def _plan_hint(plan: PlacementPlan, recorded: RecordedHeat | None) -> str:
-    if recorded is not None:
-        tokens = f"{recorded.tokens:,.0f}"
-        return tr("Planned with the use of the experts in the last answers, about {tokens} tokens.", tokens=tokens)
-    if any(0 < experts.slots < experts.bank.count and not experts.resident for experts in plan.experts):
-        return tr("A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.")
-    return ""

@@ -224,6 +224,10 @@
       <translation>请选择模型。</translation>
     </message>
     <message>
+      <source>Choose a shorter context, or a smaller model.</source>
+      <translation>请选择更短的上下文，或更小的模型。</translation>
+    </message>
+    <message>
       <source>Choose a shorter context, or another quantization of this model.</source>
       <translation>请选择更短的上下文，或该模型的其他量化版本。</translation>
     </message>
@@ -904,6 +908,10 @@
       <translation>检查失败：{}</translation>
     </message>
     <message>
+      <source>The compatibility engine cannot be held to a RAM budget.</source>
+      <translation>兼容引擎无法遵守内存预算。</translation>
+    </message>
+    <message>
       <source>The compatibility engine cannot move a model between devices while it runs.</source>
       <translation>兼容引擎在运行时无法在设备之间移动模型。</translation>
     </message>
@@ -922,6 +930,10 @@
     <message>
       <source>The context is {} of {} tokens, because {} of memory are free.</source>
       <translation>上下文为 {0} 个词元（模型为 {1}），因为可用内存为 {2}。</translation>
+    </message>
+    <message>
+      <source>The context is {} of {} tokens, to keep within the RAM budget.</source>
+      <translation>上下文为 {0} 个词元（模型为 {1}），以不超出内存预算。</translation>
     </message>
     <message>
       <source>The context memory has {} free blocks, and {} are needed.</source>
@@ -1070,6 +1082,10 @@
     <message>
       <source>The model was loaded for the processor alone.</source>
       <translation>模型加载时只使用处理器。</translation>
+    </message>
+    <message>
+      <source>The model was loaded without the pins.</source>
+      <translation>模型已载入，但未采用固定项。</translation>
     </message>
     <message>
       <source>The model was not loaded.</source>
@@ -1402,6 +1418,10 @@
     <message>
       <source>a bool of value {}</source>
       <translation>值为 {0} 的布尔值</translation>
+    </message>
+    <message>
+      <source>a budget of {}</source>
+      <translation>{0} 的预算</translation>
     </message>
     <message>
       <source>a context of {} tokens</source>

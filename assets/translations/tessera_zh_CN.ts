@@ -100,6 +100,10 @@
       <translation>所有设置已恢复默认值。</translation>
     </message>
     <message>
+      <source>Allow {size}</source>
+      <translation>允许 {size}</translation>
+    </message>
+    <message>
       <source>An answer failed: {title}</source>
       <translation>回答失败：{title}</translation>
     </message>
@@ -1056,6 +1060,10 @@
       <translation>元数据</translation>
     </message>
     <message>
+      <source>MiB of RAM that Tessera may take; a model that needs more is refused. Automatic: what the machine has.</source>
+      <translation>Tessera 可占用的内存（MiB）；需要更多内存的模型将被拒绝。自动：按本机内存。</translation>
+    </message>
+    <message>
       <source>Min-p</source>
       <translation>Min-p</translation>
     </message>
@@ -1114,6 +1122,10 @@
     <message>
       <source>Move to a folder…</source>
       <translation>移动到文件夹…</translation>
+    </message>
+    <message>
+      <source>Moving {count} experts, {done} of {total}, for a budget of {size} …</source>
+      <translation>正在为 {size} 的预算移动 {count} 个专家：{done} / {total}……</translation>
     </message>
     <message>
       <source>Moving {done} of {total} for a budget of {size} …</source>
@@ -1214,6 +1226,10 @@
     <message>
       <source>Nothing on the hub is called like that.</source>
       <translation>模型库中没有这个名称。</translation>
+    </message>
+    <message>
+      <source>Nothing was changed.</source>
+      <translation>未做任何更改。</translation>
     </message>
     <message>
       <source>Nothing was written.</source>
@@ -1972,8 +1988,16 @@
       <translation>将表格存为 CSV……</translation>
     </message>
     <message>
+      <source>The timeline as CSV…</source>
+      <translation>将时间线存为 CSV……</translation>
+    </message>
+    <message>
       <source>The timeline as a Chrome trace…</source>
       <translation>将时间线存为 Chrome trace……</translation>
+    </message>
+    <message>
+      <source>The timeline as a picture…</source>
+      <translation>将时间线存为图片……</translation>
     </message>
     <message>
       <source>The token is kept.</source>
@@ -2372,6 +2396,10 @@
       <translation>按设置</translation>
     </message>
     <message>
+      <source>app and scratch</source>
+      <translation>程序与暂存</translation>
+    </message>
+    <message>
       <source>blk.{layer} expert {number}</source>
       <translation>blk.{layer} 专家 {number}</translation>
     </message>
@@ -2458,10 +2486,6 @@
     <message>
       <source>greedy</source>
       <translation>贪心</translation>
-    </message>
-    <message>
-      <source>held by Tessera</source>
-      <translation>Tessera 占用</translation>
     </message>
     <message>
       <source>hf_… (leave empty to remove the one that is kept)</source>

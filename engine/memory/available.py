@@ -24,6 +24,13 @@ def available_memory() -> int:
     return available
 
 
+def resident_memory() -> int:
+    """Bytes of RAM that this process takes now, pages of mapped files included."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
 def require_memory(needed: int, purpose: str, *, freed: int = 0, remedy: str) -> None:
     """OutOfMemoryError unless `needed` bytes are there, or will be once `freed` bytes are given back."""
     available = available_memory() + freed

@@ -125,6 +125,31 @@ class KVPool:
         blocks = sum(count * size for count, size in zip(used, self.block_bytes, strict=True))
         return blocks + used_slots * self.bytes_per_slot
 
+    @property
+    def host_bytes(self) -> int:
+        """RAM that all blocks and slots would take, those of layers that live elsewhere aside."""
+        return sum(sum(self.layer_bytes(index)) for index in range(len(self._kinds)) if not self.is_moved(index))
+
+    @property
+    def used_host_bytes(self) -> int:
+        """RAM of the blocks and slots in use."""
+        return sum(
+            (counted.count - counted.free) * sum(self._sizes[index])
+            for index, counted in enumerate(map(self._counted, self._kinds))
+            if not self.is_moved(index)
+        )
+
+    def trim(self) -> None:
+        """Gives the RAM of free blocks and slots back to the system, as far as whole pages go."""
+        for index, layer in enumerate(self._kinds):
+            if self.is_moved(index):
+                continue
+            free = self._counted(layer).free_ranges()
+            for array, size in zip(self._layers[index], self._sizes[index], strict=True):
+                assert isinstance(array, np.ndarray)
+                for first, last in free:
+                    _release(array, first * size, last * size)
+
     def is_moved(self, index: int) -> bool:
         """Whether a layer's memory is elsewhere."""
         return not isinstance(self._layers[index][0], np.ndarray)
@@ -238,6 +263,12 @@ class _Counted:
         if self.references[index] == 0:
             heapq.heappush(self._free, index)
 
+    def free_ranges(self) -> list[tuple[int, int]]:
+        """First number, and the one behind the last, of each stretch of free ones."""
+        is_free = np.diff(np.array([1, *(count != 0 for count in self.references), 1], np.int8))
+        begins, ends = np.flatnonzero(is_free < 0), np.flatnonzero(is_free > 0)
+        return list(zip(begins.tolist(), ends.tolist(), strict=True))
+
     def check_integrity(self, alive: Iterable[int]) -> None:
         counted = Counter(alive)
         assert all(self.references[index] == counted[index] for index in range(self.count)), "references differ"
@@ -266,6 +297,18 @@ def _map_arrays(sizes: Sequence[int], blocks: int) -> tuple[Cells, ...]:
             done="Nothing was changed.",
             remedy="Choose a shorter context, or close other programs.",
         ) from error
+
+
+def _release(array: Cells, begin: int, end: int) -> None:
+    """The array's whole pages between two bytes; they read as zeros afterwards. Windows has no such call."""
+    mapping = array.base
+    while isinstance(mapping, np.ndarray):
+        mapping = mapping.base
+    mapping = mapping.obj if isinstance(mapping, memoryview) else mapping
+    first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = end // mmap.PAGESIZE * mmap.PAGESIZE - first
+    if isinstance(mapping, mmap.mmap) and size > 0 and hasattr(mapping, "madvise"):
+        mapping.madvise(mmap.MADV_DONTNEED, first, size)
 
 
 def _map_anonymous(size: int) -> mmap.mmap:

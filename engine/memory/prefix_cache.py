@@ -18,6 +18,11 @@ class PrefixCache:
         self._limit = limit
         self._states: list[SequenceState] = []  # the most recently used one last
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of all states; what two of them share counts twice."""
+        return sum(state.nbytes for state in self._states)
+
     def __iter__(self) -> Iterator[SequenceState]:
         return iter(self._states)
 

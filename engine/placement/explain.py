@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,9 +88,14 @@ def check_ram(plan: PlacementPlan, shape: ModelShape, work: Workload, limit: int
         share = 1 - short / (plan.weight_bytes or 1)
         if share > 0.2:
             remedies.append(f"a quantisation of at most {share:.0%} of this file's size")
-    what = " or ".join(remedies)
-    raise ModelDoesNotFitError(
-        f"{shape.name} needs {gib(plan.ram.total)} of RAM, and {gib(limit)} may be used: {gib(short)} are missing.",
+    raise does_not_fit(shape.name, plan.ram.total, limit, remedies)
+
+
+def does_not_fit(name: str, needed: int, limit: int, remedies: Sequence[str]) -> ModelDoesNotFitError:
+    """`needed` bytes of RAM where `limit` may be used; `remedies` would fit."""
+    what, short = " or ".join(remedies), needed - limit
+    return ModelDoesNotFitError(
+        f"{name} needs {gib(needed)} of RAM, and {gib(limit)} may be used: {gib(short)} are missing.",
         shortfall=short,
         remedy=f"This would fit: {what}." if what else "Choose a smaller model.",
     )

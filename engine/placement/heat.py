@@ -6,7 +6,6 @@ is hot in one is cold in the next, and what the planner needs is how unevenly *o
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -51,11 +50,7 @@ class HeatStore:
     """One file per model in `folder`."""
 
     def __init__(self, folder: Path, shape: ModelShape) -> None:
-        """The model is known by its tensors, wherever its file lies and whatever that is called."""
-        tensors = [tensor for layer in shape.layers for tensor in layer.tensors]
-        described = "\n".join(f"{t.name} {t.type_name} {t.shape}" for t in (*shape.outer, *tensors))
-        key = hashlib.sha256(f"{shape.name}\n{shape.architecture}\n{described}".encode()).hexdigest()[:20]
-        self.path = folder / f"{key}.json"
+        self.path = folder / f"{shape.fingerprint}.json"
 
     def load(self) -> RecordedHeat:
         """An empty record where there is none, or none that can be read."""

@@ -6,6 +6,7 @@ JSON for a model that is not at hand (`from_shape_file`).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -83,6 +84,13 @@ class ModelShape:
     def is_native(self) -> bool:
         """Our own engine builds this architecture; others run on the compatibility engine."""
         return self.architecture in native_architectures()
+
+    @property
+    def fingerprint(self) -> str:
+        """The model is known by its tensors, wherever its file lies and whatever that is called."""
+        tensors = [tensor for layer in self.layers for tensor in layer.tensors]
+        described = "\n".join(f"{t.name} {t.type_name} {t.shape}" for t in (*self.outer, *tensors))
+        return hashlib.sha256(f"{self.name}\n{self.architecture}\n{described}".encode()).hexdigest()[:20]
 
     def state_bytes(self, context: int, value_bytes: float = 2.0) -> int:
         return sum(layer.state.bytes(context, value_bytes) for layer in self.layers)

@@ -23,7 +23,7 @@ from kernels import _cpu
 if TYPE_CHECKING:
     from kernels._cpu import TierChoice
 
-_SPARE_BLOCKS = 4  # for copies of shared blocks
+SPARE_BLOCKS = 4  # for copies of shared blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def assemble(
             done="The model was not loaded.",
             remedy=f"Choose “auto”, or one of {', '.join(_cpu.tiers())}.",
         )
-    pool = KVPool(graph.kv_layers, -(-context_length // BLOCK_TOKENS) + _SPARE_BLOCKS, kv_type)
+    pool = KVPool(graph.kv_layers, -(-context_length // BLOCK_TOKENS) + SPARE_BLOCKS, kv_type)
     program = capture(graph, kv_type=kv_type, block_tokens=BLOCK_TOKENS, tier=tier)
     weights = WeightStore(gguf, graph.weights)
     weights.bind(program.program, program.weights)

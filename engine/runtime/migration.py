@@ -19,11 +19,12 @@ STEP_BYTES = 32 << 20  # copied between two steps of the model: about 3 ms over 
 
 @dataclass(frozen=True, slots=True)
 class MigrationStep:
-    """Bytes copied to the device so far, of those that will be."""
+    """Bytes copied to the device so far, of those that will be; `experts`: how many come to it in all."""
 
     done_bytes: int
     total_bytes: int
     what: str
+    experts: int = 0
 
 
 class MigrationFailedError(EngineError):
@@ -122,13 +123,15 @@ class _Loading:
         residency, executor = self._residency, self._executor
         total = sum(residency.item_bytes(item) for item in self._items)
         grown = {b: n for b, n in self._target.slots.items() if n > self._kept.slots.get(b, 0)}
-        total += sum((n - self._kept.slots.get(b, 0)) * residency.expert_bytes(b) for b, n in grown.items())
+        more = {bank: slots - self._kept.slots.get(bank, 0) for bank, slots in grown.items()}
+        total += sum(count * residency.expert_bytes(bank) for bank, count in more.items())
+        experts = sum(more.values())
         done = reported = 0
         for item in self._items:
             residency.load_item(item)
             done += residency.item_bytes(item)
             if done - reported >= STEP_BYTES:
-                yield MigrationStep(done, total, item)
+                yield MigrationStep(done, total, item, experts)
                 reported = done
         for bank, slots in grown.items():
             if bank not in residency.banks:
@@ -141,9 +144,9 @@ class _Loading:
                 done += residency.copy_expert(bank, expert, slot)
                 staged[slot] = expert
                 if done - reported >= STEP_BYTES:
-                    yield MigrationStep(done, total, bank)
+                    yield MigrationStep(done, total, bank, experts)
                     reported = done
-        yield MigrationStep(done, total, "caches")
+        yield MigrationStep(done, total, "caches", experts)
 
     def commit(self) -> None:
         self._is_committing = True

@@ -92,6 +92,27 @@ class Residency:
         op = self._experts[bank]
         return sum(self._shapes[n].nbytes // self._shapes[n].count for n in op.tensors)
 
+    @property
+    def host_weight_bytes(self) -> int:
+        """Of all weights that the processor computes with: those without a copy here."""
+        here = [sizes for item, sizes in self._tensors.items() if item not in self.items]
+        rest = {name: size for sizes in here for name, size in sizes.items()}  # once, where two items share it
+        experts = sum(
+            (count - (len(self.banks[bank].table.experts) if bank in self.banks else 0)) * self.expert_bytes(bank)
+            for bank, count in self.expert_counts.items()
+        )
+        return sum(rest.values()) + experts
+
+    def release_pages(self) -> None:
+        """What has a copy here need not stay in RAM, whoever has read it again since."""
+        for item in self.items:
+            for name in self._tensors[item]:
+                self._weights.release_pages(name)
+        for memory in self.banks.values():
+            for expert in memory.table.residents:
+                for name, size in memory.expert_bytes.items():
+                    self._weights.release_pages(name, expert * size, (expert + 1) * size)
+
     # --- items ------------------------------------------------------------------------------------------------
 
     def load_item(self, item: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.placement.pins import Pin
+
 
 @dataclass(frozen=True, slots=True)
 class ItemResidency:
@@ -34,6 +36,29 @@ class BankResidency:
 
 
 @dataclass(frozen=True, slots=True)
+class RamUse:
+    """RAM that a running model takes, in bytes, and `limit`, its budget; None: whatever the machine has.
+
+    `weights` are read from the file's mapping, so they are page cache. `state` is what the caches of the whole context
+    take once they are full; `used_state` what they take now, and `kept_state` how much of that waits for the next turn.
+    `on_disk`: keys of items (with -1) and of banks with an expert's number, most of whose pages are not in RAM.
+    """
+
+    weights: int
+    state: int
+    overhead: int  # values between operations, and the process itself
+    used_state: int = 0
+    kept_state: int = 0
+    limit: int | None = None
+    on_disk: frozenset[tuple[str, int]] = field(default=frozenset())
+
+    @property
+    def total(self) -> int:
+        """What counts against the budget."""
+        return self.weights + self.state + self.overhead
+
+
+@dataclass(frozen=True, slots=True)
 class ResidencySnapshot:
     """`used_bytes` is what counts against the budget: weights, slots, caches, staging and workspaces.
 
@@ -52,3 +77,4 @@ class ResidencySnapshot:
     predicted_decode: float | None = None
     measured_decode: float | None = None
     notes: tuple[str, ...] = field(default=())
+    pins: frozenset[Pin] = field(default=frozenset())

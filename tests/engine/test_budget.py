@@ -156,6 +156,31 @@ def test_pins_without_room_are_refused_and_the_rest_stays(client: EngineClient, 
     assert isinstance(finished, GenerationFinished) and finished.error is None
 
 
+def test_pins_outlive_the_model(client: EngineClient, tiny_models: Write, tmp_path: Path) -> None:
+    options = LoadOptions(
+        context_length=256, threads=1, device="emulated", gpu_budget=36 << 20, pins_folder=str(tmp_path / "pins")
+    )
+    pins = frozenset({Pin("blk.0.experts", 3, True), Pin("blk.1.attn", -1, False)})
+    path = str(tiny_models(MODEL))
+    client.load(path, options)
+    client.send(SetPins(pins))
+    until(client, PlacementChanged)
+    client.unload()
+    client.load(path, options)
+    client.send(AskResidency())
+    told = until(client, ResidencyTold)[-1]
+    assert isinstance(told, ResidencyTold) and told.residency is not None
+    assert told.residency.pins == pins
+    assert "blk.1.attn" in {item.name for item in told.residency.items if not item.on_device}
+    client.load(path, replace(options, gpu_budget=SOME))  # no room for them: loaded all the same
+    client.send(AskResidency())
+    events = until(client, ResidencyTold)
+    client.send(SetPins(frozenset(Pin("blk.0.experts", expert, True) for expert in range(8))))
+    refused = until(client, PlacementRolledBack)[-1]
+    assert isinstance(refused, PlacementRolledBack) and events
+    assert refused.residency.pins in (pins, frozenset())
+
+
 def timeline(client: EngineClient) -> TimelineTold:
     client.send(AskTimeline())
     told = until(client, TimelineTold)[-1]
@@ -190,7 +215,8 @@ def test_on_the_processor_alone_there_is_no_budget(client: EngineClient, tiny_mo
     client.send(SetBudget(SOME))
     assert isinstance(until(client, PlacementRolledBack)[-1], PlacementRolledBack)
     client.send(AskResidency())
-    assert until(client, ResidencyTold)[-1] == ResidencyTold(None)
+    told = until(client, ResidencyTold)[-1]
+    assert isinstance(told, ResidencyTold) and told.residency is None
 
 
 @pytest.mark.parametrize("device", ["cpu", "emulated"])

@@ -10,17 +10,21 @@ from typing import Any
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QMenu, QWidget
 
+from app.placement import spill_watch
+from app.placement.spill import spilled_bytes
 from engine.messages import (
     ErrorInfo,
     MigrationProgress,
     ModelLoaded,
     PlacementRolledBack,
+    RamBudgetTold,
     ResidencyTold,
     StepSpan,
     TimelineTold,
 )
 from engine.placement.hardware.catalogue import machine
 from engine.runtime.devices.open import emulated_machine
+from engine.telemetry.residency import RamUse, ResidencySnapshot
 from engine.telemetry.snapshot import GPUReading, TelemetrySnapshot
 from tests.support.residency import residency_of
 from tests.support.scripted_engine import model_info
@@ -84,7 +88,8 @@ def _live_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
     told = residency_of(published_shape("qwen3-30b-a3b-q4_k_m"), emulated_machine(), 6 * GiB)
     context.telemetry.close()
     engine.emit(ModelLoaded(replace(model_info(path, "Qwen3 30B A3B"), device="emulated (fast kernels)"), 2.0))
-    engine.emit(ResidencyTold(told))
+    ram = RamUse(13 * GiB, 3 * GiB // 2, GiB // 2, used_state=GiB // 2, kept_state=GiB // 4, on_disk=_on_disk(told))
+    engine.emit(ResidencyTold(told, ram))
     stage.settle(1.0)
     for tick in range(240):
         context.telemetry._tokens.add(tick / 4, 7 + round(2 * math.sin(tick / 9)) if tick > 60 else 0)
@@ -107,13 +112,41 @@ def _live_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
     stage.settle(0.5)
     yield "memory-drag", window
     page.budget.choose(9 * GiB)
-    engine.emit(MigrationProgress(9 * GiB, int(1.3 * GiB), 3 * GiB))
+    engine.emit(MigrationProgress(9 * GiB, int(1.3 * GiB), int(3.1 * GiB), 214))
     stage.settle(0.4)
     yield "memory-moving", window
     error = ErrorInfo("OutOfMemoryError", "The driver gave 8.2 GiB and no more.", "Everything was moved back.")
     engine.emit(PlacementRolledBack(9 * GiB, error, told))
     stage.settle(0.5)
     yield "memory-rolled-back", window
+    page.budget.ram.setValue(9)
+    refused = ErrorInfo(
+        "ModelDoesNotFitError",
+        "Qwen3 30B A3B needs 15.0 GiB of RAM, and 9.0 GiB may be used: 6.0 GiB are missing.",
+        remedy="This would fit: a budget of 15.0 GiB.",
+    )
+    engine.emit(RamBudgetTold(9 * GiB, ram, refused))
+    stage.settle(0.8)
+    yield "memory-ram-refused", window
+    spill_watch.spilled_bytes = lambda *_: int(1.2 * GiB)  # what WDDM does, this machine's system does not
+    for tick in range(spill_watch.LOOKS):
+        context.telemetry.take(_snapshot(240 + tick))
+    stage.settle(0.3)
+    yield "memory-spill", window
+    spill_watch.spilled_bytes = spilled_bytes
+    window.resize(440, 900)
+    stage.settle(0.4)
+    yield "memory-narrow", window
+
+
+def _on_disk(told: ResidencySnapshot) -> frozenset[tuple[str, int]]:
+    """The coldest experts in RAM of the last layers, as where RAM is short."""
+    cold = {
+        (bank.name, expert)
+        for bank in told.banks[-9:]
+        for expert in sorted(set(range(bank.count)) - set(bank.residents), key=lambda e, b=bank: b.heat[e])[:40]
+    }
+    return frozenset(cold | {("embedding", -1)})
 
 
 def _snapshot(tick: int) -> TelemetrySnapshot:

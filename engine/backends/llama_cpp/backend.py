@@ -94,6 +94,16 @@ class CompatibilityBackend:
     def set_pins(self, pins: frozenset[Pin]) -> None:
         """Nothing can be moved."""
 
+    def set_ram_budget(self, ram_bytes: int | None) -> None:
+        raise UnsupportedError(
+            "The compatibility engine cannot be held to a RAM budget.",
+            done="Nothing was changed.",
+            remedy="Choose a shorter context, or a smaller model.",
+        )
+
+    def ram(self) -> None:
+        """llama.cpp does not tell."""
+
     def residency(self) -> None:
         """llama.cpp does not tell."""
 

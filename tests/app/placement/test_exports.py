@@ -28,20 +28,27 @@ def test_the_timeline_is_the_simulated_step_of_the_shown_budget(memory, qtbot):
 
 def test_everything_can_be_taken_along_as_files(memory, qtbot, tmp_path):
     page = memory.page
-    page.export_to(tmp_path / "page.png")
+    page.export.export_to(tmp_path / "page.png", "page")
     picture = QImage(str(tmp_path / "page.png"))
     assert picture.width() >= 600 and picture.height() > page.map.height()
-    page.export_to(tmp_path / "table.csv")
+    page.export.export_to(tmp_path / "table.csv", "table")
     rows = list(csv.DictReader((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 48 * 128 + 48 * 9 + 3
     slots = memory.answer.preview.plan.slots
     assert sum(row["Place"] == "GPU" and "expert" in row["Name"] for row in rows) == sum(slots)
-    page.export_to(tmp_path / "trace.json")
+    page.export.export_to(tmp_path / "trace.json", "timeline")
     qtbot.waitUntil((tmp_path / "trace.json").exists)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     names = {event["args"]["name"] for event in events if event["ph"] == "M"}
     assert names == {"CPU", "GPU", "link"}
     assert all(event["dur"] >= 0 for event in events if event["ph"] == "X") and len(events) > 100
+    page.export.export_to(tmp_path / "timeline.csv", "timeline")
+    tasks = list(csv.DictReader((tmp_path / "timeline.csv").read_text(encoding="utf-8").splitlines()))
+    assert {task["lane"] for task in tasks} == names and {task["source"] for task in tasks} == {"simulated"}
+    assert len(tasks) == sum(event["ph"] == "X" for event in events)
+    page.export.export_to(tmp_path / "timeline.png", "timeline")
+    timeline = QImage(str(tmp_path / "timeline.png"))
+    assert timeline.height() == page.timeline.height() >= page.timeline.view.height()
 
 
 def test_the_small_slider_and_the_large_one_are_one(memory, qtbot):

@@ -31,8 +31,7 @@ def told(budget: int):
 
 
 def shown_colors(view) -> set[int]:
-    view.render_image()
-    return set(np.unique(view._pixels).tolist())
+    return set(np.unique(view.drawn_image().pixels).tolist())
 
 
 def rgb_of(view, place: int) -> int:
