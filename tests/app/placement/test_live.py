@@ -190,6 +190,8 @@ def test_soak_sliding_at_random_while_chatting(live, soak, seconds):
         while key not in live.ends:
             live.page.budget.choose(random.randint(0, marks.largest_safe))
             slides += 1
+            if slides % 16 == 0:
+                live.live.set_ram(random.choice((None, 300 * MiB, 4096 * MiB)))  # the second is refused
             live.qtbot.wait(25)
         turns, changes = turns + 1, changes + len(live.outcomes)
         assert live.ends.pop(key) is FinishReason.LENGTH
