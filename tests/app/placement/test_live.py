@@ -175,6 +175,7 @@ def test_the_timeline_shows_what_really_ran(live):
     live.wait_for(lambda: page.timeline.note.text() == "simulated")
 
 
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seconds", [4])
 def test_soak_sliding_at_random_while_chatting(live, soak, seconds):
     """Short here; half an hour with --soak: no lost token, no growth, budget and map right at every sample."""
