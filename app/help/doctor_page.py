@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.background import Background
 from app.help.help_page import HelpPage
@@ -94,10 +94,12 @@ class DoctorPage(HelpPage):
         mark.setToolTip(words)
         name = QLabel(name_words(check.name), row)
         name.setObjectName("settingTitle")
-        name.setFixedWidth(170)
+        name.setFixedWidth(130)
         name.setWordWrap(True)
         found = QLabel(engine_text(check.found), row)
         found.setWordWrap(True)
+        found.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)  # a path is one long word
+        found.setToolTip(found.text())
         found.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         texts = QVBoxLayout()
         texts.setSpacing(2)
@@ -106,6 +108,7 @@ class DoctorPage(HelpPage):
             remedy = QLabel(engine_text(check.remedy), row)
             remedy.setObjectName("settingHelp")
             remedy.setWordWrap(True)
+            remedy.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
             remedy.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             texts.addWidget(remedy)
         line = QHBoxLayout(row)

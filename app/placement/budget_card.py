@@ -133,7 +133,8 @@ class BudgetCard(QFrame):
         layout.addSpacing(4)
         rest = self._rest
         rest.setSpacing(10)
-        rest.addLayout(self._row(tr("Context"), self.context, self.context_cost, self.reload), 1)
+        rest.addLayout(self._row(tr("Context"), self.context, self.context_cost), 1)
+        rest.addWidget(self.reload)
         rest.addLayout(self._row(tr("RAM"), self.ram, self.ram_cost), 1)
         layout.addLayout(rest)
 

@@ -76,6 +76,7 @@ class PlacementPage(QScrollArea):
         self.machine_label = QLabel(tr("Show it on"), self)
         self.machine = QComboBox(self)
         self.machine.setAccessibleName(tr("Show this model on"))
+        self.machine.setMinimumWidth(110)  # its words are cut before the page grows too wide
         self.machine.addItem(tr("This machine"), THIS_MACHINE)
         for gpu in catalogue.gpus():
             self.machine.addItem(gpu.name, gpu.name)
@@ -156,6 +157,8 @@ class PlacementPage(QScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         narrow = self.viewport().width() < NARROW
         self.budget.set_narrow(narrow)
+        side = 14 if narrow else 28
+        self.body.layout().setContentsMargins(side, 26, side, 28)
         self.machine_label.setVisible(not narrow and self.machine.isVisibleTo(self))
         super().resizeEvent(event)
 

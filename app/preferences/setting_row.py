@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QCheckBox,
     QComboBox,
     QFileDialog,
@@ -23,6 +24,8 @@ from PySide6.QtWidgets import (
 from app.settings.table import Setting
 from app.theme.theme import Theme
 from app.translation import tr
+
+_NARROW, _LEAST_WIDTH = 460, 330  # pixels
 
 
 class SettingRow(QWidget):
@@ -61,20 +64,32 @@ class SettingRow(QWidget):
         self.control = self._make_control()
         self.control.setAccessibleName(tr(setting.title))
         self.control.setAccessibleDescription(words)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 12, 16, 12)
-        row.setSpacing(12)
-        row.addLayout(texts, 1)
-        row.addWidget(self.reset)
-        row.addWidget(self.control)
+        entry = QHBoxLayout()
+        entry.setSpacing(12)
+        entry.addWidget(self.reset)
+        entry.addWidget(self.control)
+        self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        self._row.setContentsMargins(16, 12, 16, 12)
+        self._row.setSpacing(12)
+        self._row.addLayout(texts, 1)
+        self._row.addLayout(entry)
         if setting.name.endswith(("_folder", "_file")):
             browse = QPushButton(tr("Browse…"), self)
             browse.setObjectName("secondary")
             browse.clicked.connect(self._browse)
-            row.addWidget(browse)
+            entry.addWidget(browse)
         theme.changed.connect(self._apply_theme)
         self._apply_theme()
         self.show_value(value)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_LEAST_WIDTH, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the control stands below the words."""
+        down, across = QBoxLayout.Direction.TopToBottom, QBoxLayout.Direction.LeftToRight
+        self._row.setDirection(down if event.size().width() < _NARROW else across)
+        super().resizeEvent(event)
 
     def show_value(self, value: Any) -> None:
         self._showing = True

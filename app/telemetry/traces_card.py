@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from app.placement.words import gib, not_known, percent, rate, speed_words
@@ -13,6 +13,7 @@ from app.theme.theme import Theme
 from app.translation import engine_text, tr
 
 COLUMNS = 5
+_LEAST_WIDTH = 130  # pixels of a trace with its space
 _TRACES = {
     Trace.VRAM: (gib, "place_gpu", None),
     Trace.RAM: (gib, "place_ram", None),
@@ -33,16 +34,14 @@ class TracesCard(QFrame):
         self._feed = feed
         title = QLabel(tr("The last minute"), self)
         title.setObjectName("cardTitle")
-        grid = QGridLayout()
+        self._grid = grid = QGridLayout()
         grid.setHorizontalSpacing(24)
         grid.setVerticalSpacing(14)
+        self._columns = 0
         self.views: dict[Trace, TraceView] = {}
-        for number, (trace, (words, token, top)) in enumerate(_TRACES.items()):
-            view = TraceView(theme, tr(trace.value), words, token, top, self)
-            self.views[trace] = view
-            grid.addWidget(view, number // COLUMNS, number % COLUMNS)
-        for column in range(COLUMNS):
-            grid.setColumnStretch(column, 1)
+        for trace, (words, token, top) in _TRACES.items():
+            self.views[trace] = TraceView(theme, tr(trace.value), words, token, top, self)
+        self._arrange(COLUMNS)
         self.why = QLabel(self)
         self.why.setObjectName("settingHelp")
         self.why.setWordWrap(True)
@@ -54,6 +53,20 @@ class TracesCard(QFrame):
         layout.addWidget(self.why)
         feed.updated.connect(self._update)
         self._update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Fewer beside each other where there is little room."""
+        self._arrange(min(COLUMNS, max(2, event.size().width() // _LEAST_WIDTH)))
+        super().resizeEvent(event)
+
+    def _arrange(self, columns: int) -> None:
+        if columns == self._columns:
+            return
+        self._columns = columns
+        for number, view in enumerate(self.views.values()):
+            self._grid.addWidget(view, number // columns, number % columns)
+        for column in range(COLUMNS):
+            self._grid.setColumnStretch(column, 1 if column < columns else 0)
 
     def _update(self) -> None:
         if not self.isVisible():
