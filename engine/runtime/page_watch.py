@@ -13,7 +13,7 @@ from engine.memory.weight_store import WeightStore
 from engine.models.graph import Experts, Graph
 from engine.runtime.residency import op_weights
 
-_LOOK_BYTES = 1 << 30  # per look: a quarter of a million pages, some milliseconds
+_LOOK_BYTES, _LOOK_ITEMS = 256 << 20, 8  # at most, per look: well below a millisecond beside a generation
 _MOSTLY = 0.5  # of an item's or expert's pages
 
 
@@ -36,9 +36,9 @@ class PageWatch:
         self._turn: Iterator[str] = itertools.cycle(self._tensors)
 
     def look(self) -> None:
-        """At some more of the model: all of a small one, and a large one in a few seconds of looks."""
+        """At some more of the model; four times a second, a large one has been seen after some ten seconds."""
         seen = 0
-        for _ in range(len(self._tensors)):
+        for _ in range(min(_LOOK_ITEMS, len(self._tensors))):
             key = next(self._turn)
             self._look_at(key)
             seen += self._sizes[key]
