@@ -2392,12 +2392,12 @@
       <translation>每次不同</translation>
     </message>
     <message>
-      <source>as in the settings</source>
-      <translation>按设置</translation>
-    </message>
-    <message>
       <source>app and scratch</source>
       <translation>程序与暂存</translation>
+    </message>
+    <message>
+      <source>as in the settings</source>
+      <translation>按设置</translation>
     </message>
     <message>
       <source>blk.{layer} expert {number}</source>
