@@ -1,4 +1,4 @@
-"""`python -m tests.sanitize [address] [thread]`: the native tests on kernels built with sanitizers.
+"""`python -m tests.sanitize [address] [thread] [TEST…]`: the native tests, or these, on kernels built with sanitizers.
 
 "address" includes undefined behaviour. Each kind gets an environment of its own under build/, which shares this one's
 packages but not its installed Tessera, so that the sanitized extension is the one that loads.
@@ -12,12 +12,18 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from kernels import _cpu
+
 ROOT = Path(__file__).parents[1]
 FLAGS = {"address": "address,undefined", "thread": "thread"}
 RUNTIMES = {"address": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
 OPTIONS = {
     # Python itself leaks by design; leak reports would drown ours.
-    "address": {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "UBSAN_OPTIONS": "halt_on_error=1"},
+    # Bus errors are our own handler's.
+    "address": {
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_sigbus=0",
+        "UBSAN_OPTIONS": "halt_on_error=1",
+    },
     "thread": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"},
 }
 TESTS = ("tests/kernels", "tests/engine/gguf")
@@ -25,18 +31,19 @@ UNTOUCHED = ("test_compile.py", "test_mutations.py")  # they run NVRTC and build
 
 
 def main() -> int:
-    kinds = sys.argv[1:] or list(FLAGS)
-    return max(_run(kind) for kind in kinds)
+    kinds = [argument for argument in sys.argv[1:] if argument in FLAGS] or list(FLAGS)
+    tests = [argument for argument in sys.argv[1:] if argument not in FLAGS]
+    return max(_run(kind, tests) for kind in kinds)
 
 
-def _run(kind: str) -> int:
+def _run(kind: str, chosen: list[str]) -> int:
     python = _environment(kind)
     _build(kind, python)
     preload = " ".join(_library(name) for name in RUNTIMES[kind])
     environment = {**os.environ, **OPTIONS[kind], "LD_PRELOAD": preload, "QT_QPA_PLATFORM": "offscreen"}
     print(f"--- {kind} sanitizer", flush=True)
     # Thread tests alone under "thread": the rest runs in one thread and would only be slow.
-    tests = TESTS if kind == "address" else ("tests/kernels",)
+    tests = chosen or (TESTS if kind == "address" else ("tests/kernels",))
     skipped = [f"--ignore=tests/kernels/cuda/{name}" for name in UNTOUCHED]
     command = [str(python), "-m", "pytest", "-q", "-x", "--timeout=1800", *skipped, *tests]
     return subprocess.run(command, cwd=ROOT, env=environment).returncode
@@ -55,7 +62,14 @@ def _environment(kind: str) -> Path:
 
 
 def _build(kind: str, python: Path) -> None:
-    settings = [f"cmake.define.TESSERA_SANITIZE={FLAGS[kind]}", f"build-dir=build/sanitize-{kind}/cmake"]
+    has_avx512 = _cpu.best_tier().startswith("avx512")
+    if not has_avx512:
+        print("This processor lacks AVX-512: its tiers are left out of this build, and not checked.", flush=True)
+    settings = [
+        f"cmake.define.TESSERA_SANITIZE={FLAGS[kind]}",
+        f"cmake.define.TESSERA_AVX512={'ON' if has_avx512 else 'OFF'}",
+        f"build-dir=build/sanitize-{kind}/cmake",
+    ]
     command = [str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "-e", "."]
     for setting in settings:
         command += ["-C", setting]

@@ -47,10 +47,14 @@ Tier best_tier() {
   const bool avx2 = (saved & 0x6) == 0x6 && has(one.ecx, 12) /*FMA*/ && has(one.ecx, 29) /*F16C*/ &&
                     has(seven.ebx, 5) /*AVX2*/ && has(seven.ebx, 8) /*BMI2*/;
   if (!avx2) return Tier::scalar;
+#ifndef TESSERA_AVX512_TIERS
+  return Tier::avx2;  // all that was built
+#else
   const bool avx512 = (saved & 0xe6) == 0xe6 && has(seven.ebx, 16) /*F*/ && has(seven.ebx, 17) /*DQ*/ &&
                       has(seven.ebx, 28) /*CD*/ && has(seven.ebx, 30) /*BW*/ && has(seven.ebx, 31) /*VL*/;
   if (!avx512) return Tier::avx2;
   return has(seven.ecx, 11) /*VNNI*/ ? Tier::avx512_vnni : Tier::avx512;
+#endif
 }
 #else
 Tier best_tier() { return Tier::scalar; }

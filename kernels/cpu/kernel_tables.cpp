@@ -29,6 +29,8 @@ Kernels load_kernels(const std::string& name) {
     fill_vector_avx2(kernels.vector);
     fill_attention_avx2(kernels.attention);
   }
+#endif
+#ifdef TESSERA_AVX512_TIERS
   if (tier >= Tier::avx512) {
     fill_vector_avx512(kernels.vector);
     fill_attention_avx512(kernels.attention);

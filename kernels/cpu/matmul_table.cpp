@@ -11,6 +11,8 @@ constexpr Fill kFills[kTierCount] = {
     fill_matmul_scalar,
 #ifdef TESSERA_X86_TIERS
     fill_matmul_avx2,
+#endif
+#ifdef TESSERA_AVX512_TIERS
     fill_matmul_avx512,
     fill_matmul_avx512_vnni,
 #endif
