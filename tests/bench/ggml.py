@@ -1,4 +1,4 @@
-"""A layer of experts in ggml, llama.cpp's tensor library, as llama.cpp builds it: for comparison only.
+"""Products and a layer of experts in ggml, llama.cpp's tensor library, as llama.cpp builds it: for comparison only.
 
 llama-cpp-python declares next to nothing of ggml, so the few functions of ggml.h and ggml-backend.h are declared here.
 """
@@ -6,6 +6,7 @@ llama-cpp-python declares next to nothing of ggml, so the few functions of ggml.
 from __future__ import annotations
 
 import ctypes
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ _DECLARATIONS: dict[str, tuple[Any, list[Any]]] = {
     "ggml_new_tensor_2d": (_POINTER, [_POINTER, ctypes.c_int, _INT64, _INT64]),
     "ggml_new_tensor_3d": (_POINTER, [_POINTER, ctypes.c_int, _INT64, _INT64, _INT64]),
     "ggml_get_data": (_POINTER, [_POINTER]),
+    "ggml_mul_mat": (_POINTER, [_POINTER] * 3),
     "ggml_mul_mat_id": (_POINTER, [_POINTER] * 4),
     "ggml_swiglu_split": (_POINTER, [_POINTER] * 3),
     "ggml_mul": (_POINTER, [_POINTER] * 3),
@@ -62,6 +64,65 @@ def _library() -> Any:
     return functions
 
 
+class _Weights:
+    """Tensors `shapes` (dimensions, fastest first) of one type in a buffer of the processor's backend."""
+
+    def __init__(self, lib: Any, kind: int, shapes: dict[str, tuple[int, ...]], *, repacked: bool) -> None:
+        self._lib = lib
+        self._context = lib.ggml_init(_InitParams(1 << 20, None, True))
+        self._tensors = {}
+        for name, shape in shapes.items():
+            make = lib.ggml_new_tensor_3d if len(shape) == 3 else lib.ggml_new_tensor_2d
+            self._tensors[name] = make(self._context, kind, *shape)
+        repack = lib._Z35ggml_backend_cpu_repack_buffer_typev
+        where = repack() if repacked else lib.ggml_backend_cpu_buffer_type()
+        self._buffer = lib.ggml_backend_alloc_ctx_tensors_from_buft(self._context, where)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._tensors[name]
+
+    def set(self, name: str, raw: NDArray[np.uint8]) -> None:
+        self._lib.ggml_backend_tensor_set(self._tensors[name], raw.ctypes.data, 0, raw.nbytes)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_buffer"):
+            self._lib.ggml_backend_buffer_free(self._buffer)
+            self._lib.ggml_free(self._context)
+
+
+class GgmlProduct:
+    """A matrix [rows, cols] of raw blocks times tokens, on one thread.
+
+    A type that llama.cpp does not repack on this processor ends the process with `repacked`.
+    """
+
+    def __init__(self, kind: int, raw: NDArray[np.uint8], rows: int, cols: int, *, repacked: bool) -> None:
+        lib = self._lib = _library()
+        self._shape = rows, cols
+        self._weights = _Weights(lib, kind, {"weight": (cols, rows)}, repacked=repacked)
+        self._weights.set("weight", raw)
+        self._memory = np.empty(_WORK_BYTES, np.uint8)
+
+    def __call__(self, x: NDArray[np.float32], repeats: int = 1) -> tuple[NDArray[np.float32], float]:
+        """[tokens, rows], and the thread's CPU seconds for each of `repeats` products."""
+        lib, (rows, cols) = self._lib, self._shape
+        c = lib.ggml_init(_InitParams(self._memory.nbytes, self._memory.ctypes.data, False))
+        inputs = lib.ggml_new_tensor_2d(c, _F32, cols, len(x))
+        ctypes.memmove(lib.ggml_get_data(inputs), x.ctypes.data, x.nbytes)
+        graph = lib.ggml_new_graph(c)
+        for _ in range(repeats):
+            out = lib.ggml_mul_mat(c, self._weights["weight"], inputs)
+            lib.ggml_build_forward_expand(graph, out)
+        begin = time.thread_time()
+        status = lib.ggml_graph_compute_with_ctx(c, graph, 1)
+        seconds = (time.thread_time() - begin) / repeats
+        assert status == _SUCCESS, status
+        data = ctypes.cast(lib.ggml_get_data(out), ctypes.POINTER(ctypes.c_float))
+        result = np.ctypeslib.as_array(data, (len(x), rows)).copy()
+        lib.ggml_free(c)
+        return result, seconds
+
+
 class GgmlExperts:
     """Gate, up, SwiGLU, down and the weighted sum, on one thread."""
 
@@ -77,16 +138,10 @@ class GgmlExperts:
     ) -> None:
         lib = self._lib = _library()
         self._width, self._used = width, used
-        self._weights_context = lib.ggml_init(_InitParams(1 << 20, None, True))
-        self._tensors = {}
-        for role in weights:
-            cols, rows = (hidden, width) if role == "down" else (width, hidden)
-            self._tensors[role] = lib.ggml_new_tensor_3d(self._weights_context, _Q4_K, cols, rows, experts)
-        repack = lib._Z35ggml_backend_cpu_repack_buffer_typev
-        kind = repack() if repacked else lib.ggml_backend_cpu_buffer_type()
-        self._buffer = lib.ggml_backend_alloc_ctx_tensors_from_buft(self._weights_context, kind)
+        shapes = {role: ((hidden, width) if role == "down" else (width, hidden)) + (experts,) for role in weights}
+        self._weights = _Weights(lib, _Q4_K, shapes, repacked=repacked)
         for role, raw in weights.items():
-            lib.ggml_backend_tensor_set(self._tensors[role], raw.ctypes.data, 0, raw.nbytes)
+            self._weights.set(role, raw)
         self._memory = np.empty(_WORK_BYTES, np.uint8)
 
     def __call__(self, x: NDArray[np.float32], ids: NDArray[np.int32], mix: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -98,9 +153,9 @@ class GgmlExperts:
         factors = lib.ggml_new_tensor_3d(c, _F32, 1, used, tokens)
         for tensor, values in ((inputs, x), (chosen, ids), (factors, mix)):
             ctypes.memmove(lib.ggml_get_data(tensor), values.ctypes.data, values.nbytes)
-        gate = lib.ggml_mul_mat_id(c, self._tensors["gate"], inputs, chosen)
-        up = lib.ggml_mul_mat_id(c, self._tensors["up"], inputs, chosen)
-        down = lib.ggml_mul_mat_id(c, self._tensors["down"], lib.ggml_swiglu_split(c, gate, up), chosen)
+        gate = lib.ggml_mul_mat_id(c, self._weights["gate"], inputs, chosen)
+        up = lib.ggml_mul_mat_id(c, self._weights["up"], inputs, chosen)
+        down = lib.ggml_mul_mat_id(c, self._weights["down"], lib.ggml_swiglu_split(c, gate, up), chosen)
         weighted = lib.ggml_mul(c, down, factors)
         row = 4 * width
         parts = [lib.ggml_view_2d(c, weighted, width, tokens, row * used, row * k) for k in range(used)]
@@ -115,8 +170,3 @@ class GgmlExperts:
         result = np.ctypeslib.as_array(data, (tokens, width)).copy()
         lib.ggml_free(c)
         return result
-
-    def __del__(self) -> None:
-        if hasattr(self, "_buffer"):
-            self._lib.ggml_backend_buffer_free(self._buffer)
-            self._lib.ggml_free(self._weights_context)
