@@ -17,7 +17,7 @@ from engine.benchmark.llama_bench import LlamaBench
 from engine.benchmark.peak import int8_peak
 from engine.benchmark.prediction import Prediction
 from engine.benchmark.report import OURS, Results, render
-from engine.benchmark.rounds import Comparison, Measure, Turn, best_variant, compare, trial
+from engine.benchmark.rounds import Comparison, Measure, Turn, best_threads, best_variant, compare, trial
 from engine.benchmark.start import Start, measure_starts
 from engine.benchmark.traffic import Work
 from engine.benchmark.worker import Worker
@@ -26,7 +26,7 @@ from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.placement.hardware.timing import pace as measured_pace
 from engine.runtime.devices.device import parse_device
-from engine.runtime.threads import default_threads
+from engine.runtime.threads import default_threads, usable_processors
 from engine.runtime.trace import check_trace
 from kernels import _cpu
 
@@ -57,6 +57,7 @@ class Benchmark:
     path: str
     peer: str | None
     threads: int
+    peer_threads: tuple[int, ...]  # that are tried for the peer
     measures: tuple[Measure, ...]
     rounds: int
     tier: str
@@ -84,6 +85,7 @@ class Benchmark:
             path=str(args.model),
             peer=args.against,
             threads=threads,
+            peer_threads=_peer_threads(args.threads),
             measures=tuple(measures),
             rounds=args.rounds,
             tier=args.tier,
@@ -104,15 +106,18 @@ class Benchmark:
         starts = self._starts(tell) if self.starts else []
         peak = int8_peak(self.threads, self.tier)
         with self._workers() as systems:
-            chosen: dict[tuple[int, Measure], Worker] = {}
+            chosen: dict[tuple[int, Measure], tuple[Worker, int]] = {}
             comparisons = []
             for measure in self.measures:
+                workers = []
                 for at, variants in enumerate(systems):
                     if (at, trial(measure)) not in chosen:
-                        chosen[at, trial(measure)] = best_variant(variants, trial(measure))
-                workers = [chosen[at, trial(measure)] for at in range(len(systems))]
+                        chosen[at, trial(measure)] = self._best(variants, trial(measure))
+                    worker, threads = chosen[at, trial(measure)]
+                    worker.use_threads(threads)
+                    workers.append(worker)
                 comparisons.append(self._compare(workers, measure, tell))
-            held = [(w.label, w.held_bytes()) for variants in systems for w in variants] if self.starts else []
+            held = [(w.name, w.held_bytes()) for variants in systems for w in variants] if self.starts else []
         others = self.llama_bench.speeds(self.path, self.measures) if self.llama_bench else []
         return Results(
             model=Path(self.path).name,
@@ -128,6 +133,14 @@ class Benchmark:
             held=held,
             others=others,
         ).report()
+
+    def _best(self, variants: Sequence[Worker], measure: Measure) -> tuple[Worker, int]:
+        """The system's fastest variant at this measure, and its fastest number of threads; ours runs as it was told."""
+        for worker in variants:
+            worker.use_threads(self.threads)
+        worker = best_variant(variants, measure)
+        counts = (self.threads,) if worker.system == OURS else self.peer_threads
+        return worker, best_threads(worker, measure, counts)
 
     @contextmanager
     def _workers(self) -> Iterator[list[list[Worker]]]:
@@ -165,6 +178,13 @@ class Benchmark:
             return measured_pace(self.threads, self.tier or "auto")
 
         return compare(workers, measure, self.rounds, probe, progress, self.patience, pace)
+
+
+def _peer_threads(asked: int | None) -> tuple[int, ...]:
+    """The threads that were asked for and half of them; unless any were, all logical processors too."""
+    threads = asked or default_threads()
+    counts = {max(1, threads // 2), threads} | (set() if asked else {usable_processors()})
+    return tuple(sorted(counts))
 
 
 def _prediction(args: argparse.Namespace) -> Prediction | None:

@@ -10,11 +10,12 @@ import llama_cpp.llama_cpp as llama
 
 from engine.benchmark.contestant import Setup, benchmark_tokens
 from engine.errors import EngineError
+from kernels import _cpu
 
 
 def silent_library() -> Any:
     """Starts the library without its log. The value is to be kept: C holds only the address of the callback."""
-    silence = llama.llama_log_callback(lambda *_: None)
+    silence = llama.llama_log_callback(_cpu.IGNORE_LOG)  # as in our own loads, without Python
     llama.llama_log_set(silence, ctypes.c_void_p(0))
     llama.llama_backend_init()
     return silence
@@ -53,6 +54,9 @@ class LlamaCppContestant:
         vocabulary = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self._model))
         self._tokens = benchmark_tokens(setup.context_length, vocabulary)
         self._depth = 0
+
+    def use_threads(self, count: int) -> None:
+        llama.llama_set_n_threads(self._context, count, count)
 
     def prefill(self, tokens: int) -> float:
         self._clear()

@@ -15,12 +15,14 @@ from engine.runtime.devices.device import parse_device
 from engine.runtime.devices.open import choose_device, open_device
 from engine.runtime.executor import Chunk
 from engine.runtime.loaded import assemble
+from engine.text.tokenizer import Tokenizer
 
 
 class NativeContestant:
     """`variant` is the ISA tier to run on; empty for the best."""
 
     def __init__(self, setup: Setup) -> None:
+        self._tokenizer = Tokenizer.load(setup.path)  # not used here, but the peer holds its vocabulary as well
         gguf = GGUFFile.open(setup.path)
         spec = load_spec(gguf)
         choice = parse_device(setup.device)

@@ -100,6 +100,17 @@ def best_variant(workers: Sequence[Worker], measure: Measure) -> Worker:
     return max(workers, key=lambda worker: speeds[id(worker)])
 
 
+def best_threads(worker: Worker, measure: Measure, counts: Sequence[int]) -> int:
+    """The fastest of `counts` threads for this worker at this measure, by the better of two runs each."""
+    if len(counts) == 1:
+        return counts[0]
+    speeds = {}
+    for count in counts:
+        worker.use_threads(count)
+        speeds[count] = max(measure.run(worker) for _ in range(2))
+    return max(counts, key=speeds.__getitem__)
+
+
 def compare(
     workers: Sequence[Worker],
     measure: Measure,

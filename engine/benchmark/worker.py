@@ -70,6 +70,7 @@ class Worker:
     def __init__(self, system: str, setup: Setup, role: Role = "steps") -> None:
         self.system = system
         self.setup = setup
+        self._threads = setup.threads
         context = multiprocessing.get_context("spawn")
         self._connection, child = context.Pipe()
         self._process = context.Process(target=_serve, args=(child, system, setup, role), daemon=True)
@@ -79,8 +80,21 @@ class Worker:
         self._pause()
 
     @property
-    def label(self) -> str:
+    def name(self) -> str:
         return f"{self.system}, {self.setup.variant}" if self.setup.variant else self.system
+
+    @property
+    def label(self) -> str:
+        """The name, and the number of threads where it is not the one asked for."""
+        if self._threads == self.setup.threads:
+            return self.name
+        return f"{self.name}, {self._threads} thread{'s' if self._threads > 1 else ''}"
+
+    def use_threads(self, count: int) -> None:
+        """From the next evaluation on. The peer's only: our own pool is made once."""
+        if count != self._threads:
+            self._call("use_threads", count)
+            self._threads = count
 
     def prefill(self, tokens: int) -> float:
         return float(self._call("prefill", tokens))

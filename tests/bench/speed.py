@@ -17,7 +17,6 @@ from app.arguments import parser as command_line
 from engine.benchmark.bench import Benchmark
 from engine.benchmark.report import markdown, render
 from engine.hub.starter import ensure_starter_model
-from engine.runtime.threads import default_threads
 from tests.bench import moe_layer
 from tests.bench.models import OTHERS, SHAPES, write_model
 
@@ -32,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("build/bench-models"))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=default_threads())
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--only", default="", help=f"of {', '.join([STARTER, *SHAPES, MOE_LAYER, *OTHERS])}")
     parser.add_argument("--quick", action="store_true", help="short prompts and depth 0 only")
     parser.add_argument("--llama-bench", type=Path, help="add this binary's rows")
@@ -54,7 +53,8 @@ def main() -> None:
 
 def _measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     arguments = ["bench", str(_model(name, options.folder)), "--against", "llama.cpp", "--decode", "24"]
-    arguments += ["--rounds", str(options.rounds), "--threads", str(options.threads), "--patience", _PATIENCE_SECONDS]
+    arguments += ["--rounds", str(options.rounds), "--patience", _PATIENCE_SECONDS]
+    arguments += ["--threads", str(options.threads)] if options.threads else []
     arguments += ["--llama-bench", str(options.llama_bench)] if options.llama_bench else []
     arguments += _QUICK if options.quick else _LONG
     return Benchmark.of(command_line().parse_args(arguments)).run(quiet=False)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from engine.benchmark.rounds import Comparison, Measure, Turn, best_variant, compare
+from engine.benchmark.rounds import Comparison, Measure, Turn, best_threads, best_variant, compare
 
 
 class FixedSpeed:
@@ -63,3 +63,18 @@ def test_roofline_share_uses_the_turns_own_bandwidth() -> None:
 def test_fastest_variant_is_chosen() -> None:
     fast, slow = FixedSpeed("fast", 1.0, []), FixedSpeed("slow", 3.0, [])
     assert best_variant([slow, fast], MEASURE) is fast
+
+
+class ThreadedSpeed(FixedSpeed):
+    """Fastest with two threads."""
+
+    def use_threads(self, count: int) -> None:
+        self.seconds = abs(count - 2) + 1.0
+
+
+def test_fastest_thread_count_is_chosen() -> None:
+    log: list[str] = []
+    assert best_threads(ThreadedSpeed("peer", 1.0, log), MEASURE, (1, 2, 4)) == 2
+    assert len(log) == 6
+    assert best_threads(FixedSpeed("ours", 1.0, log), MEASURE, (3,)) == 3
+    assert len(log) == 6
