@@ -44,6 +44,7 @@ from engine.messages import (
 )
 from engine.placement.pins import Pin
 from engine.telemetry.residency import ResidencySnapshot
+from engine.text.template_renderer import shared_renderer
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Engine:
     def _run(self) -> None:
         error: ErrorInfo | None = None
         try:
+            shared_renderer().start()  # by the time that a chat needs its template, the process is up
             while not self._is_stopping:
                 self._take_commands(wait=not self._is_busy)
                 while self._commands and not self._is_stopping:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.budget_control import BudgetControl
 from engine.errors import EngineError, FormatError, UnsupportedError
@@ -52,7 +53,8 @@ from engine.text.prompt import build_prompt
 from engine.text.sampler import Sampler
 from engine.text.stopping import StopMatcher
 from engine.text.template import ChatTemplate
-from engine.text.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer, vocabulary_loader
+from engine.text.vocabulary_check import check_vocabulary, is_checked
 
 _DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
 _SMALLEST_CONTEXT = 512
@@ -84,7 +86,7 @@ class NativeBackend:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.session.sequences) or (self.control is not None and self.control.is_busy)
+        return self.session.is_busy or (self.control is not None and self.control.is_busy)
 
     def generate(self, request: GenerationRequest, arrived: float) -> None:
         prompt = build_prompt(request, self.template, self.tokenizer, self.info.context_length)
@@ -189,6 +191,16 @@ def load_native(
     model: LoadedModel | None = None
     try:
         spec = load_spec(gguf, options.context_length)
+        progress(0.2, "Reading the vocabulary")
+        # The vocabulary takes most of the time until the first token, and llama.cpp reads it without the interpreter's
+        # lock: all else is done meanwhile.
+        read = vocabulary_loader(gguf.path)
+        vocabulary = reader.submit(read) if is_checked(gguf) else reader.submit(_check_and_read, gguf, read)
+
+        def is_read() -> bool:
+            progress(0.2, "Reading the vocabulary")
+            return vocabulary.done()
+
         graph = build_graph(spec)
         kv_type = QuantType[options.kv_type.upper()]
         per_token = max(1, KVPool.bytes_per_token(graph.kv_layers, kv_type))
@@ -197,10 +209,7 @@ def load_native(
         context, context_warnings = _context_length(
             spec, per_token, options.context_length, freed - fixed, _within(options, shape, fixed)
         )
-        progress(0.2, "Reading the vocabulary")
         threads = options.threads or default_threads()
-        # The vocabulary takes most of the time until the first token, and llama.cpp reads it without our lock.
-        vocabulary = reader.submit(_matching_tokenizer, spec)
         device, device_warning = open_chosen(options.device, options.gpu_budget, threads)
         model = assemble(
             gguf,
@@ -212,9 +221,15 @@ def load_native(
             kv_type=kv_type,
             device=device,
         )
+        if device is None:  # else the plan comes first: much of it may go there
+            model.weights.populate_pages(is_read)
         while not wait([vocabulary], _HEARTBEAT_SECONDS).done:
             progress(0.2, "Reading the vocabulary")
-        tokenizer = vocabulary.result()
+        tokenizer = Tokenizer(vocabulary.result(), gguf.path)
+        if tokenizer.n_vocab > spec.vocabulary_size:
+            raise FormatError(
+                f"{gguf.path.name} has {tokenizer.n_vocab} tokens, but embeddings of {spec.vocabulary_size} only."
+            )
         progress(0.7, "Preparing the computation")
         if options.trace:
             model.start_trace(Path(options.trace))
@@ -257,6 +272,11 @@ def load_native(
         raise
     finally:
         reader.shutdown(wait=False)  # a vocabulary that nobody waits for any more is read to its end, and forgotten
+
+
+def _check_and_read(gguf: GGUFFile, read: Callable[[], Any]) -> Any:
+    check_vocabulary(gguf)
+    return read()
 
 
 def _recorder(model: LoadedModel, shape: ModelShape, options: LoadOptions) -> HeatRecorder | None:
@@ -319,15 +339,6 @@ def _size_warnings(file_bytes: int) -> tuple[str, ...]:
         f"The model is {format_bytes(file_bytes)}, and {format_bytes(available)} of memory are free: "
         "parts of it will be read from disk again and again, and answers will be slow.",
     )
-
-
-def _matching_tokenizer(spec: ModelSpec) -> Tokenizer:
-    tokenizer = Tokenizer.load(spec.path)
-    if tokenizer.n_vocab > spec.vocabulary_size:
-        raise FormatError(
-            f"{Path(spec.path).name} has {tokenizer.n_vocab} tokens, but embeddings of {spec.vocabulary_size} only."
-        )
-    return tokenizer
 
 
 def _within(options: LoadOptions, shape: ModelShape, fixed: int) -> int | None:

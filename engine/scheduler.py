@@ -34,6 +34,10 @@ class Scheduler:
     def sequences(self) -> list[Sequence]:
         return [*self._running, *self._waiting]
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running or self._waiting)
+
     def add(self, sequence: Sequence) -> None:
         self._waiting.append(sequence)
 
@@ -44,8 +48,10 @@ class Scheduler:
         """Answers in progress get their next token each; prompts share what is left of `micro_batch` tokens."""
         while self._waiting and self._make_room(self._waiting[0], 1):
             self._running.append(self._waiting.popleft())
-        decoding = [sequence for sequence in self._running if sequence.is_decoding]
-        reading = [sequence for sequence in self._running if not sequence.is_decoding]
+        decoding: list[Sequence] = []
+        reading: list[Sequence] = []
+        for sequence in self._running:
+            (decoding if sequence.is_decoding else reading).append(sequence)
         budget = len(decoding) + min(micro_batch, _PREFILL_BESIDE_DECODE) if decoding else micro_batch
         schedule = Schedule()
         for sequence in [*decoding, *reading]:

@@ -45,7 +45,9 @@ class Sequence:
 
     @property
     def is_decoding(self) -> bool:
-        return self.pending == 1 and self.generated > 0
+        # Asked between any two tokens, so in one piece: pending == 1 and generated > 0.
+        count = len(self.tokens)
+        return count - self.state.length == 1 and count > self.prompt_tokens
 
     def append(self, token: int) -> None:
         self.last_token = time.perf_counter()

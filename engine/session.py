@@ -35,6 +35,10 @@ class Session:
         self._scheduler.add(sequence)
 
     @property
+    def is_busy(self) -> bool:
+        return self._scheduler.is_busy
+
+    @property
     def sequences(self) -> list[Sequence]:
         return self._scheduler.sequences
 

@@ -109,7 +109,7 @@ class Metadata(Mapping[str, Value]):
 
     def __init__(self, path: str, header: memoryview, entries: dict[str, Entry]) -> None:
         self.path = path
-        self._header = header
+        self.header = header
         self._entries = entries
 
     # --- as a mapping -----------------------------------------------------------------------------------------
@@ -126,13 +126,13 @@ class Metadata(Mapping[str, Value]):
     def __getitem__(self, key: str) -> Value:
         entry = self._entries[key]
         if entry.item is ValueType.STRING:
-            return StringArray(self._header, entry.position, entry.count)
+            return StringArray(self.header, entry.position, entry.count)
         if entry.item is not None:
-            items = np.frombuffer(self._header, _FORMATS[entry.item], entry.count, entry.position)
+            items = np.frombuffer(self.header, _FORMATS[entry.item], entry.count, entry.position)
             return items.view(np.bool_) if entry.item is ValueType.BOOL else items
         if entry.kind is ValueType.STRING:
             return self._string_bytes(entry).decode("utf-8", "replace")
-        number = struct.unpack_from(_STRUCTS[entry.kind], self._header, entry.position)[0]
+        number = struct.unpack_from(_STRUCTS[entry.kind], self.header, entry.position)[0]
         return bool(number) if entry.kind is ValueType.BOOL else number
 
     def entry(self, key: str) -> Entry:
@@ -166,7 +166,7 @@ class Metadata(Mapping[str, Value]):
         def read(entry: Entry) -> bool:
             if entry.kind is not ValueType.BOOL:
                 raise self._wrong(key, "a bool", entry.label)
-            raw = self._header[entry.position]
+            raw = self.header[entry.position]
             if raw > 1:
                 raise self._wrong(key, "a bool", f"a bool of value {raw}")
             return raw == 1
@@ -236,7 +236,7 @@ class Metadata(Mapping[str, Value]):
             if entry.item is not ValueType.STRING:
                 raise self._wrong(key, "an array of strings", entry.label)
             self._check_items(key, entry, count)
-            return StringArray(self._header, entry.position, entry.count)
+            return StringArray(self.header, entry.position, entry.count)
 
         return self._read(key, default, "an array of strings", read)
 
@@ -281,8 +281,8 @@ class Metadata(Mapping[str, Value]):
             raise self._wrong(key, f"{count} items", f"{entry.count}")
 
     def _string_bytes(self, entry: Entry) -> bytes:
-        (length,) = struct.unpack_from("<Q", self._header, entry.position)
-        return bytes(self._header[entry.position + 8 : entry.position + 8 + length])
+        (length,) = struct.unpack_from("<Q", self.header, entry.position)
+        return bytes(self.header[entry.position + 8 : entry.position + 8 + length])
 
     def _wrong(self, key: str, expected: str, found: str) -> FormatError:
         return FormatError(f"{display_name(self.path)}: {key} must be {expected}, but is {found}.")

@@ -44,6 +44,11 @@ class GGUFFile:
         return self._shards[0].header.version
 
     @property
+    def header(self) -> memoryview:
+        """The bytes of the first file's header, as they were read when it was opened."""
+        return self.metadata.header
+
+    @property
     def architecture(self) -> str:
         return self.metadata.string("general.architecture")
 
@@ -51,6 +56,11 @@ class GGUFFile:
         """The tensor's bytes as they stand in the file, read-only and unread until touched. KeyError if unknown."""
         info = self.tensors[name]
         return self._shards[info.shard].view()[info.offset : info.offset + info.n_bytes]
+
+    def populate_pages(self, name: str, begin: int, end: int) -> None:
+        """The tensor's bytes begin … end are needed next: see `Shard.populate_pages`."""
+        info = self.tensors[name]
+        self._shards[info.shard].populate_pages(info.offset + begin, info.offset + end)
 
     def release_pages(self, name: str, begin: int, end: int) -> None:
         """The tensor's bytes begin … end have been copied elsewhere: see `Shard.release_pages`."""

@@ -49,6 +49,12 @@ class Shard:
             self._view = self._region.view().data
         return self._view
 
+    def populate_pages(self, begin: int, end: int) -> None:
+        """These bytes are needed next: maps their pages at once, and reads what is not in the system's cache."""
+        self.view()
+        assert self._region is not None
+        self._region.populate(begin, end - begin)
+
     def release_pages(self, begin: int, end: int) -> None:
         """These bytes are not needed for now: they stop counting as this process's memory, and the system may take the
         pages for something else. Whoever reads them again gets them from its page cache, or from the disk."""

@@ -74,6 +74,8 @@ class SequenceState:
 
     def reserve(self, tokens: int) -> None:
         """Makes room for `tokens` more. OutOfMemoryError, with nothing changed, when the pool has too few blocks."""
+        if self._has_room(tokens):
+            return
         for missing, free in zip(self.blocks_missing(tokens), self._pool.free_blocks, strict=True):
             if missing > free:
                 raise OutOfMemoryError(
@@ -160,6 +162,13 @@ class SequenceState:
     def _drop_slot(self, slot: int | None) -> None:
         if slot is not None:
             self._pool.slots.release(slot)
+
+    def _has_room(self, tokens: int) -> bool:
+        """Whether `reserve(tokens)` has nothing to do: so it is between most tokens of an answer."""
+        end, size = len(self._tokens) + tokens, self._pool.block_tokens
+        if end > len(self._tables[0]) * size or self._pool.is_recurrent:
+            return False
+        return not any(map(self._tail_is_shared, range(len(self._tables))))
 
     @property
     def _tail(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from engine.gguf import GGUFFile
@@ -10,6 +10,8 @@ from engine.models.spec import TensorShape
 
 if TYPE_CHECKING:
     from kernels._cpu import Program
+
+_GLANCE_BYTES = 16 << 20  # populated between two looks at the time: a few milliseconds from the system's cache
 
 
 class WeightStore:
@@ -30,6 +32,18 @@ class WeightStore:
         if not shape.source:
             return self._gguf.buffer(name)
         return self._gguf.buffer(shape.source)[shape.offset : shape.offset + shape.nbytes]
+
+    def populate_pages(self, is_time_up: Callable[[], bool]) -> None:
+        """Makes the weights ready to be read, in the order of the graph, for as long as there is nothing else to do.
+
+        A first step that meets every page for the first time takes twice as long.
+        """
+        for name, shape in self._shapes.items():
+            for begin in range(0, shape.nbytes, _GLANCE_BYTES):
+                if is_time_up():
+                    return
+                end = min(begin + _GLANCE_BYTES, shape.nbytes)
+                self._gguf.populate_pages(shape.source or name, shape.offset + begin, shape.offset + end)
 
     def release_pages(self, name: str, begin: int = 0, end: int | None = None) -> None:
         """A weight's bytes begin … end are on a device now, so RAM need not hold them as well."""

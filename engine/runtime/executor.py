@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ class Executor:
         self._program = program
         self.pool = pool
         self._check_weights = check_weights  # raises where the weights that a run has just read cannot be trusted
-        self._seconds: dict[int, float] = {}  # that the last run of about so many tokens (by power of two) took
+        self._strides: dict[int, int] = {}  # cuts between two looks, for about so many tokens (by power of two)
         self.micro_batch = _FIRST_MICRO_BATCH  # tokens per step that suit this model on this machine
         self.trace: list[Span] | None = None  # what ran, where that is wanted
         self.trace_path: Path | None = None  # where it is written in the end
@@ -74,20 +73,24 @@ class Executor:
         Writes the chunks' keys and values into reserved cells; committing them is the caller's.
         """
         tokens = sum(len(chunk.tokens) for chunk in chunks)
-        program, cuts = self._program, self._cuts_for(tokens)
+        program, cuts = self._program, self._program.cuts
         batch = make_batch(chunks)
-        longest, began = 0.0, time.perf_counter()
-        before = began
-        for first, last in itertools.pairwise(cuts):
-            self._run_part(batch, first, last, tokens)
+        at, end, stride = 0, len(cuts) - 1, self._strides.get(tokens.bit_length(), 1)
+        longest, before = 0.0, time.perf_counter()
+        while at < end:
+            first, at = at, min(at + stride, end)
+            self._run_part(batch, cuts[first], cuts[at], tokens)
             now = time.perf_counter()
             if self.trace is not None:
-                self.trace.append(Span("CPU", "CPU", f"operations {first} … {last}", before, now))
-            longest, before = max(longest, now - before), now
-            if last != cuts[-1] and interrupted():
+                self.trace.append(Span("CPU", "CPU", f"operations {cuts[first]} … {cuts[at]}", before, now))
+            elapsed, before = now - before, now
+            longest = max(longest, elapsed)
+            if at - first == stride:  # the last part may be short
+                stride = _next_stride(stride, elapsed, end)
+            if at < end and interrupted():
                 raise Interrupted
         self._check_weights()
-        self._seconds[tokens.bit_length()] = before - began
+        self._strides[tokens.bit_length()] = stride
         self._adapt(tokens, longest)
         return program.program.read(program.logits)
 
@@ -101,21 +104,19 @@ class Executor:
                 remedy="Close other programs, or choose a shorter context.",
             ) from error
 
-    def _cuts_for(self, tokens: int) -> Sequence[int]:
-        """Where to look for an interruption: about every `_GLANCE`, going by the last run of that size."""
-        cuts = self._program.cuts
-        expected = self._seconds.get(tokens.bit_length())
-        if expected is None:
-            return cuts
-        parts = min(len(cuts) - 1, int(expected / _GLANCE) + 1)
-        return [cuts[part * (len(cuts) - 1) // parts] for part in range(parts + 1)]
-
     def _adapt(self, tokens: int, longest: float) -> None:
         """Smaller micro-batches where a single operation takes too long, larger ones where there is time."""
         if longest > _PATIENCE and tokens > _SMALLEST_MICRO_BATCH:
             self.micro_batch = max(_SMALLEST_MICRO_BATCH, tokens // 2)
         elif longest < _PATIENCE / 2 and tokens >= self.micro_batch:
             self.micro_batch = min(LARGEST_MICRO_BATCH, 2 * self.micro_batch)
+
+
+def _next_stride(stride: int, elapsed: float, most: int) -> int:
+    """How far to run before the next look for an interruption, so that looks come about every `_GLANCE`."""
+    if elapsed > _GLANCE:
+        return max(1, stride // 2)
+    return min(2 * stride, most) if elapsed < _GLANCE / 2 else stride
 
 
 def make_batch(chunks: Sequence[Chunk]) -> Batch:

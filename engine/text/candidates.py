@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,13 @@ Logits = npt.NDArray[np.float32]
 
 # llama_token_data in llama.h
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+
+@functools.cache
+def _apply_address() -> int:
+    address = ctypes.cast(llama().llama_sampler_apply, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 class Candidates:
@@ -37,13 +45,12 @@ class Candidates:
         self.data["logit"][:count] = logits
         return self
 
-    def fill_best(self, logits: Logits, count: int) -> int:
-        """At least the best `count` tokens of the vocabulary, and few others: all that top-k needs to see.
+    def sample_best(self, logits: Logits, count: int, sampler: int) -> int:
+        """The token that the sampler at the address `sampler` takes of the best `count` tokens and few others.
 
-        Returns the best of all; where there is a NaN, the first NaN, and then there are no candidates.
+        That is all that top-k needs to see. -1 where the best is no finite number.
         """
-        best, self._count = _cpu.best_logits(logits, count, self._records)
-        return best
+        return _cpu.sample_best(logits, count, self._records, _apply_address(), sampler)
 
     def apply(self, sampler: Any) -> Candidates:
         array = self._array

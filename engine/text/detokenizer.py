@@ -18,14 +18,18 @@ class Detokenizer:
 
     def __init__(self, tokenizer: PieceSource) -> None:
         self._tokenizer = tokenizer
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = b""  # the beginning of a character
 
     def push(self, token: int) -> str:
         """Whole characters completed by `token`; empty while one is incomplete."""
-        return self._decoder.decode(self._tokenizer.piece(token))
+        return self._decode(self._tokenizer.piece(token), final=False)
 
     def flush(self) -> str:
         """At the end of an answer: U+FFFD for a character that stayed incomplete, else nothing."""
-        text = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
+        return self._decode(b"", final=True)
+
+    def _decode(self, data: bytes, *, final: bool) -> str:
+        data = self._rest + data
+        text, used = codecs.utf_8_decode(data, "replace", final)
+        self._rest = data[used:]
         return text

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kernels import _cpu
+
 log = logging.getLogger("llama.cpp")
 
 # ggml_log_level in ggml.h; 5 continues the line before. Its "info" is a hundred lines per file: debugging, to us.
@@ -115,6 +117,19 @@ def _log_callback(module: Any) -> Any:
 
 def _route_log(module: Any) -> None:
     module.llama_log_set(_log_callback(module), ctypes.c_void_p(0))
+
+
+def silence_log() -> None:
+    """Until `restore_log`, llama.cpp logs nothing.
+
+    A line that goes to `logging` waits for the interpreter's lock, and a load beside other work has a hundred lines.
+    """
+    module = llama()
+    module.llama_log_set(module.llama_log_callback(_cpu.IGNORE_LOG), ctypes.c_void_p(0))
+
+
+def restore_log() -> None:
+    _route_log(llama())
 
 
 @contextlib.contextmanager

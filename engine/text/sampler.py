@@ -6,6 +6,7 @@ consulted for the drawn token first, and masks the whole vocabulary only when th
 
 from __future__ import annotations
 
+import ctypes
 import math
 import secrets
 import weakref
@@ -48,13 +49,19 @@ class Sampler:
         if self._penalties is not None:
             for token in history[-params.penalty_last_n :]:
                 self._penalties.accept(token)
+        # Most requests: then nothing comes before or after the choice, and little runs between two tokens.
+        self._is_plain = self._grammar is None and self._penalties is None and not self._suppressed.size
 
     def sample(self, logits: Logits) -> int:
-        """Choose the next token from float32 `logits` [n_vocab] (left unchanged), and remember it.
+        """Choose the next token from float32 `logits` [n_vocab], contiguous (left unchanged), and remember it.
 
         Raises EngineError when the logits hold NaN, GrammarError when the grammar admits no token.
         """
-        logits = self._adjusted(np.ascontiguousarray(logits, np.float32).reshape(-1))
+        if logits.size != self._tokenizer.n_vocab:
+            raise ValueError(f"{logits.size} logits for a vocabulary of {self._tokenizer.n_vocab}")
+        if self._is_plain:
+            return self._choose(logits)
+        logits = self._adjusted(logits)
         token = self._choose(logits)
         if self._grammar is not None and not self._grammar.take(token):
             logits = self._grammar.masked(logits)
@@ -65,8 +72,6 @@ class Sampler:
         return token
 
     def _adjusted(self, logits: Logits) -> Logits:
-        if logits.size != self._tokenizer.n_vocab:
-            raise ValueError(f"{logits.size} logits for a vocabulary of {self._tokenizer.n_vocab}")
         if self._penalties is not None:
             logits = self._penalties.apply(logits)
         if self._suppressed.size:
@@ -76,21 +81,26 @@ class Sampler:
 
     def _choose(self, logits: Logits) -> int:
         chain, top_k = self._chain, self.params.top_k
-        narrow = chain is not None and top_k > 0
-        # Either way the first NaN, if there is any.
-        best = self._candidates.fill_best(logits, top_k) if narrow else int(logits.argmax())
+        if chain is not None and top_k > 0:
+            token = self._candidates.sample_best(logits, top_k, chain.address)
+            if token < 0:
+                raise _no_number()
+            return token
+        best = int(logits.argmax())  # the first NaN, if there is any
         if not math.isfinite(logits[best]):
-            raise EngineError(
-                "The model's output is not a number, so no token can be chosen.",
-                done="The answer was ended here.",
-                remedy="The file may be damaged; download it again, or choose another quantization.",
-            )
+            raise _no_number()
         if chain is None:
             return best
-        if not narrow:
-            self._candidates.fill(logits)
-        token = self._candidates.apply(chain).selected
+        token = self._candidates.fill(logits).apply(chain).selected
         return token if token >= 0 and logits[token] != -np.inf else best
+
+
+def _no_number() -> EngineError:
+    return EngineError(
+        "The model's output is not a number, so no token can be chosen.",
+        done="The answer was ended here.",
+        remedy="The file may be damaged; download it again, or choose another quantization.",
+    )
 
 
 class _Penalties:
@@ -150,6 +160,7 @@ class _Owned:
 
     def __init__(self, sampler: Any) -> None:
         self._as_parameter_ = sampler
+        self.address = ctypes.cast(sampler, ctypes.c_void_p).value or 0
         self._finalizer = weakref.finalize(self, llama().llama_sampler_free, sampler)
 
 

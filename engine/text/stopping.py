@@ -20,6 +20,8 @@ class StopMatcher:
         self._hit: str | None = None
 
     def push(self, text: str) -> StopResult:
+        if not self._stops:
+            return StopResult(text, None)
         if self._hit is not None:
             return StopResult("", self._hit)
         text = self._held + text

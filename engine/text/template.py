@@ -57,8 +57,6 @@ class ChatTemplate:
         self.fallback: FallbackFormat = choose_format(has_token)
         self._renderer = renderer or shared_renderer()
         self._told: set[str] = set()
-        if source is not None:
-            self._renderer.start()
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, override: str | None = None) -> ChatTemplate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import threading
@@ -27,8 +28,8 @@ class TemplateRenderer:
         self._worker = FramedChild("engine.text.template_worker")
 
     def start(self) -> None:
-        """Begin starting the process, without waiting for it."""
-        with self._lock:
+        """Begin starting the process, without waiting for it; if that fails, `render` will tell."""
+        with self._lock, contextlib.suppress(OSError):
             self._worker.start()
 
     def render(self, source: str, variables: dict[str, Any]) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from engine.errors import EngineError, FormatError, UnsupportedError
-from engine.text.llama_library import collected_errors, llama
+from engine.text.llama_library import collected_errors, llama, restore_log, silence_log
 from engine.text.long_runs import with_stack_for
 from engine.text.reasoning import MARKS
 
@@ -44,6 +45,8 @@ class Tokenizer:
         self.suppressed_ids = self._read_suppressed_ids()
         self.warnings = self._read_warnings()
         self._pieces: dict[tuple[int, bool], bytes] = {}
+        self._stops: dict[int, bool] = {}
+        self._buffer = ctypes.create_string_buffer(64)  # for a piece
 
     @classmethod
     def load(cls, path: str | Path, *, check: bool = True) -> Tokenizer:
@@ -57,10 +60,9 @@ class Tokenizer:
         from engine.text.vocabulary_check import check_vocabulary
 
         with GGUFFile.open(path) as gguf:
-            first = gguf.path  # of a split set, the file with the vocabulary
-        if check:
-            check_vocabulary(first)
-        return cls(load_vocabulary(first), first)
+            if check:
+                check_vocabulary(gguf)
+            return cls(load_vocabulary(gguf.path), gguf.path)  # of a split set, the file with the vocabulary
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of `text`.
@@ -87,8 +89,11 @@ class Tokenizer:
         EOS and EOT are among them, except where llama.cpp knows that one does not end an answer: <|end|> between the
         channels of harmony.
         """
-        self._expect_id(token)
-        return bool(llama().llama_vocab_is_eog(self.vocab, token))
+        is_stop = self._stops.get(token)
+        if is_stop is None:
+            self._expect_id(token)
+            is_stop = self._stops[token] = bool(llama().llama_vocab_is_eog(self.vocab, token))
+        return is_stop
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of one token, possibly part of a character.
@@ -96,11 +101,13 @@ class Tokenizer:
         Control tokens are empty unless `special`, or unless they tell the parts of an answer apart (reasoning, tool
         calls), as "<|channel|>" does.
         """
-        special = special or token in self.marks
         key = (token, special)
         piece = self._pieces.get(key)
         if piece is None:
-            piece = self._pieces[key] = self._read_piece(token, special)
+            piece = self._read_piece(token, special)
+            if not piece and not special and token in self.marks:  # asked last: finding the marks takes milliseconds
+                piece = self._read_piece(token, True)
+            self._pieces[key] = piece
         return piece
 
     @cached_property
@@ -158,13 +165,12 @@ class Tokenizer:
 
     def _read_piece(self, token: int, special: bool) -> bytes:
         self._expect_id(token)
-        lib, size = llama(), 64
         while True:
-            buffer = ctypes.create_string_buffer(size)
-            length = lib.llama_token_to_piece(self.vocab, token, buffer, size, 0, special)
+            buffer = self._buffer
+            length = llama().llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, special)
             if length >= 0:
                 return buffer.raw[:length]
-            size = -length
+            self._buffer = ctypes.create_string_buffer(-length)
 
     def _expect_id(self, token: int) -> None:
         # llama.cpp throws through the C boundary on an id outside the vocabulary.
@@ -197,15 +203,34 @@ class Tokenizer:
 
 def load_vocabulary(path: str | Path) -> Any:
     """A llama_model pointer that holds only the vocabulary of `path`. Raises FormatError or UnsupportedError."""
+    return vocabulary_loader(path)()
+
+
+def vocabulary_loader(path: str | Path) -> Callable[[], Any]:
+    """`load_vocabulary` for another thread, to be called once: what it needs the interpreter for has been done before.
+
+    Each call into C waits for the interpreter's lock when it returns, up to 5 ms where the first thread is busy.
+    """
     lib = llama()
     params = lib.llama_model_default_params()
     params.vocab_only = True
     params.n_gpu_layers = 0
-    with collected_errors() as errors:
-        model = lib.llama_model_load_from_file(os.fsencode(path), params)
-    if not model:
-        raise vocabulary_error(path, " ".join(errors))
-    return model
+    name = os.fsencode(path)
+    silence_log()
+
+    def load() -> Any:
+        try:
+            model = lib.llama_model_load_from_file(name, params)
+        finally:
+            restore_log()
+        if not model:
+            with collected_errors() as errors:  # once more, to be told why
+                model = lib.llama_model_load_from_file(name, params)
+            if not model:
+                raise vocabulary_error(path, " ".join(errors))
+        return model
+
+    return load
 
 
 def vocabulary_error(path: str | Path, detail: str) -> EngineError:

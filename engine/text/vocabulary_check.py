@@ -17,39 +17,51 @@ from pathlib import Path
 import engine.errors
 from engine.child_process import child_command
 from engine.errors import FormatError
-from engine.gguf.shard import Shard
+from engine.gguf import GGUFFile
 from engine.hub.folders import cache_folder
 from engine.text.llama_library import library_version
 from engine.text.vocabulary_child import error_as_dict
 
-_CHECK_VERSION = 1  # raise when the child checks more than before
+_CHECK_VERSION = 2  # raise when the child checks more than before
 _TIMEOUT_SECONDS = 120.0
 
 
-def check_vocabulary(path: Path, *, folder: Path | None = None) -> None:
-    """Return when `path`'s vocabulary loads without harm; raise what the child found otherwise.
+def check_vocabulary(gguf: GGUFFile, *, folder: Path | None = None) -> None:
+    """Return when `gguf`'s vocabulary loads without harm; raise what the child found otherwise.
 
     `folder` keeps the remembered results (default: in the user's cache folder).
     """
-    record = (folder or cache_folder() / "vocabularies") / f"{_fingerprint(path)}.json"
+    record = _record(gguf, folder)
     error = _remembered(record)
     if error is None:
-        error = _run_child(path)
+        error = _run_child(gguf.path)
         _remember(record, error)
+    _raise(error)
+
+
+def is_checked(gguf: GGUFFile, *, folder: Path | None = None) -> bool:
+    """Whether `gguf`'s vocabulary is known to load without harm. Raises what was found where it is known not to."""
+    error = _remembered(_record(gguf, folder))
+    _raise(error or {})
+    return error is not None
+
+
+def _raise(error: dict[str, str]) -> None:
     if error:
         kind = getattr(engine.errors, error["kind"], FormatError)
         raise kind(error["cause"], done=error["done"], remedy=error["remedy"])
 
 
-def _fingerprint(path: Path) -> str:
+def _record(gguf: GGUFFile, folder: Path | None) -> Path:
+    return (folder or cache_folder() / "vocabularies") / f"{_fingerprint(gguf)}.json"
+
+
+def _fingerprint(gguf: GGUFFile) -> str:
     """A hash of the header, which is all that a vocabulary load reads. The name counts: messages hold it."""
-    shard = Shard(path)
-    try:
-        header = shard.bytes_at(0, shard.header.data_offset)
-    finally:
-        shard.close()
-    seed = f"{_CHECK_VERSION} {library_version()} {path.name}\n"
-    return hashlib.blake2b(seed.encode("utf-8", "surrogateescape") + header, digest_size=20).hexdigest()
+    seed = f"{_CHECK_VERSION} {library_version()} {gguf.path.name}\n"
+    found = hashlib.blake2b(seed.encode("utf-8", "surrogateescape"), digest_size=20)
+    found.update(gguf.header)
+    return found.hexdigest()
 
 
 def _remembered(record: Path) -> dict[str, str] | None:

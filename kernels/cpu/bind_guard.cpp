@@ -2,6 +2,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <stdexcept>
 
 #include "bindings.h"
 #include "guarded_region.h"
@@ -27,6 +28,17 @@ void bind_guard(nb::module_& m) {
                             "True, instead of ending the process.")
       .def(nb::init<Bytes>(), nb::arg("buffer"))
       .def_prop_ro("lost", [](const GuardedBuffer& self) { return self.region.lost(); })
+      .def(
+          "populate",
+          [](const GuardedBuffer& self, size_t begin, size_t count) {
+            if (begin > self.bytes.size() || count > self.bytes.size() - begin)
+              throw std::invalid_argument("populate: outside the region");
+            const uint8_t* const data = self.bytes.data() + begin;
+            const nb::gil_scoped_release unlocked;
+            populate_pages(data, count);
+          },
+          nb::arg("begin"), nb::arg("count"),
+          "Maps the pages of bytes [begin, begin + count) at once, read from the disk where need be.")
       .def(
           "view",
           [](nb::handle self) {

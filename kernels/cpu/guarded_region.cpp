@@ -6,6 +6,7 @@ namespace tessera {
 GuardedRegion::GuardedRegion(const void*, size_t) {}
 GuardedRegion::~GuardedRegion() = default;
 bool GuardedRegion::lost() const { return false; }
+void populate_pages(const void*, size_t) {}
 }  // namespace tessera
 
 #else
@@ -113,6 +114,16 @@ GuardedRegion::GuardedRegion(const void* data, size_t size) {
 GuardedRegion::~GuardedRegion() { places[place_].begin.store(0, std::memory_order_release); }
 
 bool GuardedRegion::lost() const { return places[place_].lost.load(std::memory_order_acquire); }
+
+void populate_pages(const void* data, size_t size) {
+#ifdef __linux__
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14; older kernels refuse it
+  const auto begin = reinterpret_cast<uintptr_t>(data) & ~(page_bytes - 1);
+  madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(data) + size - begin, kPopulateRead);
+#else
+  (void)data, (void)size;
+#endif
+}
 
 }  // namespace tessera
 

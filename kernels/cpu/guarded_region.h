@@ -23,4 +23,8 @@ class GuardedRegion {
   int place_ = -1;
 };
 
+// Reads a part of a file's mapping into memory and maps its pages all at once, which costs less than a fault each. What
+// cannot be read is left for whoever touches it; so is everything where the system has no such call.
+void populate_pages(const void* data, size_t size);
+
 }  // namespace tessera

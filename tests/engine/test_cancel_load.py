@@ -41,13 +41,18 @@ def slow_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event
     """Reading a vocabulary takes until the event is set."""
     import engine.native
 
-    original, may_go_on = engine.native._matching_tokenizer, threading.Event()
+    original, may_go_on = engine.native.vocabulary_loader, threading.Event()
 
-    def wait(spec: Any) -> Any:
-        assert may_go_on.wait(60)
-        return original(spec)
+    def slow_loader(path: Path) -> Callable[[], Any]:
+        read = original(path)
 
-    monkeypatch.setattr(engine.native, "_matching_tokenizer", wait)
+        def wait() -> Any:
+            assert may_go_on.wait(60)
+            return read()
+
+        return wait
+
+    monkeypatch.setattr(engine.native, "vocabulary_loader", slow_loader)
     yield may_go_on
     may_go_on.set()
 

@@ -57,6 +57,22 @@ def test_places_are_given_back(tmp_path: Path) -> None:
     mapping.close()
 
 
+def test_populated_pages_are_in_memory(tmp_path: Path) -> None:
+    region = _cpu.GuardedRegion(mapped(tmp_path / "f", 8))
+    region.populate(PAGE + 1, 3 * PAGE)
+    region.populate(8 * PAGE, 0)
+    assert region.view().sum() == 8 * PAGE and not region.lost
+    with pytest.raises(ValueError, match="outside"):
+        region.populate(7 * PAGE, PAGE + 1)
+
+
+def test_populating_what_is_gone_ends_nothing(tmp_path: Path) -> None:
+    region = _cpu.GuardedRegion(mapped(tmp_path / "f", 8))
+    os.truncate(tmp_path / "f", PAGE)
+    region.populate(0, 8 * PAGE)
+    assert region.view().sum() == PAGE and region.lost
+
+
 def test_the_buffer_must_begin_on_a_page() -> None:
     with pytest.raises(RuntimeError, match="page boundary"):
         _cpu.GuardedRegion(np.zeros(2 * PAGE, np.uint8)[1:])  # numpy aligns to 16

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -56,3 +58,52 @@ def test_records_must_suffice() -> None:
         _cpu.best_logits(logits, 0, np.zeros(120, np.uint8))
     with pytest.raises(ValueError, match="at least one"):
         _cpu.best_logits(np.zeros(0, np.float32), 1, np.zeros(120, np.uint8))
+
+
+class Array(ctypes.Structure):
+    """llama_token_data_array in llama.h."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("selected", ctypes.c_int64),
+        ("sorted", ctypes.c_bool),
+    )
+
+
+def sample(logits: NDArray[np.float32], count: int, selected: int) -> tuple[int, int, int]:
+    """The choice by a sampler that takes the candidate at `selected`; what it was given: an address, a size."""
+    seen: list[int] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Array))
+    def apply(sampler: int, array: ctypes._Pointer[Array]) -> None:
+        assert array.contents.selected == -1 and not array.contents.sorted
+        seen.extend([sampler, array.contents.size])
+        array.contents.selected = selected
+
+    records = np.zeros(logits.size, CANDIDATE).view(np.uint8)
+    address = ctypes.cast(apply, ctypes.c_void_p).value
+    assert address is not None
+    token = _cpu.sample_best(logits, count, records, address, 4711)
+    return token, *(seen or [0, 0])
+
+
+def test_a_sampler_chooses_among_the_best() -> None:
+    logits = np.random.default_rng(1).standard_normal(50_000).astype(np.float32)
+    records = best(logits, 40)[1]
+    assert sample(logits, 40, 3) == (records["id"][3], 4711, len(records))
+
+
+@pytest.mark.parametrize("selected", [-1, 1 << 40])
+def test_without_a_choice_it_is_the_best(selected: int) -> None:
+    assert sample(np.array([1.0, 3.0, 2.0], np.float32), 3, selected)[0] == 1
+
+
+def test_a_masked_token_is_never_chosen() -> None:
+    assert sample(np.array([-np.inf, 3.0, 2.0], np.float32), 3, 0)[0] == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_no_number_no_choice(value: float) -> None:
+    assert sample(np.array([1.0, value, 2.0], np.float32), 2, 0) == (-1, 0, 0)
+    assert sample(np.full(3, -np.inf, np.float32), 2, 0) == (-1, 0, 0)

@@ -98,7 +98,7 @@ def test_only_the_rows_asked_for_come_back(model: NativeModel) -> None:
 def test_interrupted_step_can_be_repeated(model: NativeModel) -> None:
     state, asked = model.new_state(), iter([False, True])
     state.reserve(len(FIRST))
-    model.model.executor._seconds.clear()
+    model.model.executor._strides.clear()
     with pytest.raises(Interrupted):
         model.model.executor.run([Chunk(state, FIRST, 0)], lambda: next(asked))
     assert state.length == 0

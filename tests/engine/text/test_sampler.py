@@ -17,6 +17,7 @@ from engine.text.candidates import Candidates
 from engine.text.llama_library import llama
 from engine.text.sampler import Sampler
 from engine.text.tokenizer import Tokenizer
+from kernels import _cpu
 from tests.support.gguf_writer import GGUFBuilder, ValueType
 from tests.support.vocabularies import spm_vocabulary
 
@@ -96,7 +97,8 @@ def test_top_k_of_a_large_vocabulary(starter_tokenizer: Tokenizer, top_k: int, l
         logits = np.clip(np.round(logits), -1, levels - 2).astype(np.float32)
     logits[-3:] = 9.0, 8.0, 7.0  # after the last whole block
     candidates = Candidates(logits.size)
-    candidates.fill_best(logits, top_k)
+    _, count = _cpu.best_logits(logits, top_k, candidates.data.view(np.uint8))
+    candidates.fill(candidates.data["logit"][:count].copy(), candidates.data["id"][:count].copy())
     kept = set(candidates.data["id"][: candidates.apply(make_top_k(top_k))._array.size].tolist())
     assert len(kept) == top_k
     threshold = np.sort(logits)[-top_k]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engine.errors import FormatError, UnsupportedError
+from engine.gguf import GGUFFile
 from engine.text import vocabulary_check
 from engine.text.tokenizer import Tokenizer
-from engine.text.vocabulary_check import check_vocabulary
 from tests.support.vocabularies import CONTROL, bpe_vocabulary, spm_vocabulary
 
 
@@ -34,6 +34,16 @@ def children(monkeypatch: pytest.MonkeyPatch) -> CountingRun:
     return counting
 
 
+def check(path: Path, *, folder: Path) -> None:
+    with GGUFFile.open(path) as gguf:
+        vocabulary_check.check_vocabulary(gguf, folder=folder)
+
+
+def is_checked(path: Path, *, folder: Path) -> bool:
+    with GGUFFile.open(path) as gguf:
+        return vocabulary_check.is_checked(gguf, folder=folder)
+
+
 def aborting(folder: Path) -> Path:
     """llama.cpp asserts that no token occurs twice, and ends its process where one does."""
     return spm_vocabulary([("<|twice|>", CONTROL), ("<|twice|>", CONTROL)]).write(folder / "twice.gguf")
@@ -41,8 +51,10 @@ def aborting(folder: Path) -> Path:
 
 def test_a_sound_file_is_checked_once(tmp_path: Path, children: CountingRun) -> None:
     path, cache = spm_vocabulary().write(tmp_path / "sound.gguf"), tmp_path / "cache"
-    check_vocabulary(path, folder=cache)
-    check_vocabulary(path, folder=cache)
+    assert not is_checked(path, folder=cache)
+    check(path, folder=cache)
+    assert is_checked(path, folder=cache)
+    check(path, folder=cache)
     assert children.calls == 1
     assert len(list(cache.iterdir())) == 1
 
@@ -51,8 +63,10 @@ def test_an_abort_is_an_error_and_is_remembered(tmp_path: Path, children: Counti
     path, cache = aborting(tmp_path), tmp_path / "cache"
     for _ in range(2):
         with pytest.raises(FormatError, match=r"twice\.gguf \(SIGABRT; .*GGML_ASSERT") as caught:
-            check_vocabulary(path, folder=cache)
+            check(path, folder=cache)
         assert caught.value.remedy
+    with pytest.raises(FormatError, match="SIGABRT"):
+        is_checked(path, folder=cache)
     assert children.calls == 1
 
 
@@ -67,24 +81,24 @@ def test_loading_goes_through_the_check(tmp_path: Path, monkeypatch: pytest.Monk
 def test_errors_keep_their_kind(tmp_path: Path) -> None:
     path = bpe_vocabulary(pre="from-the-future").write(tmp_path / "new.gguf")
     with pytest.raises(UnsupportedError, match="from-the-future"):
-        check_vocabulary(path, folder=tmp_path / "cache")
+        check(path, folder=tmp_path / "cache")
 
 
 def test_a_changed_file_is_checked_again(tmp_path: Path, children: CountingRun) -> None:
     cache = tmp_path / "cache"
-    check_vocabulary(spm_vocabulary().write(tmp_path / "a.gguf"), folder=cache)
-    check_vocabulary(spm_vocabulary(add_bos_token=True).write(tmp_path / "a.gguf"), folder=cache)
+    check(spm_vocabulary().write(tmp_path / "a.gguf"), folder=cache)
+    check(spm_vocabulary(add_bos_token=True).write(tmp_path / "a.gguf"), folder=cache)
     assert children.calls == 2
 
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"kind": 1}', "\0"])
 def test_a_damaged_record_is_replaced(tmp_path: Path, children: CountingRun, damage: str) -> None:
     path, cache = spm_vocabulary().write(tmp_path / "a.gguf"), tmp_path / "cache"
-    check_vocabulary(path, folder=cache)
+    check(path, folder=cache)
     (record,) = cache.iterdir()
     record.write_text(damage)
-    check_vocabulary(path, folder=cache)
-    check_vocabulary(path, folder=cache)
+    check(path, folder=cache)
+    check(path, folder=cache)
     assert children.calls == 2
 
 
@@ -92,5 +106,5 @@ def test_no_place_to_remember(tmp_path: Path, children: CountingRun) -> None:
     path = spm_vocabulary().write(tmp_path / "a.gguf")
     (tmp_path / "file").write_text("in the way")
     for _ in range(2):
-        check_vocabulary(path, folder=tmp_path / "file" / "cache")
+        check(path, folder=tmp_path / "file" / "cache")
     assert children.calls == 2
