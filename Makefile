@@ -70,9 +70,10 @@ package: $(VENV)/.tools
 	sh installer/system_libraries.sh package
 	$(PY) installer/package.py $(ARGS)
 
-# The same, tried where nothing of ours is: see installer/package_test.py. Needs root and a Debian mirror.
+# The same, tried where nothing of ours is: see installer/package_test.py. Needs root and a Debian mirror; TESTS=--quick
+# does not.
 package-test: package
-	$(PY) installer/package_test.py
+	$(PY) installer/package_test.py $(TESTS)
 
 check: build
 	$(PY) -m ruff check .

@@ -17,17 +17,16 @@ from pathlib import Path
 
 from bare_root import SUITES, TIMEOUT, BareRoot, Failed, output
 
-DISPLAY = ":77"
+DISPLAY = f":{100 + os.getpid() % 900}"  # of the X server that is started for the tests
 PYTHON = Path(__file__).resolve().parent.parent / "build/package/venv/bin/python"
 DESKTOP = ("openbox", "pcmanfm", "zenity", "shared-mime-info", "desktop-file-utils", "adwaita-icon-theme", "xdotool",
            "fonts-dejavu-core", "fonts-wqy-microhei")  # fmt: skip
 PROGRAM = "/usr/lib/tessera/_internal"
+FIRST_ICON = (270, 200)  # in a file manager's window at (60, 60), beside its side pane
 
-# Grabs the screen by Qt, 8 bits per pixel, which is a third of the file.
 GRAB = (
-    "import sys, time; from PySide6.QtGui import QGuiApplication, QImage; a = QGuiApplication([]);"
-    "p = a.primaryScreen().grabWindow(0).toImage();"
-    "sys.exit(not p.convertToFormat(QImage.Format.Format_Indexed8).save(sys.argv[1]))"
+    "import sys; from PySide6.QtGui import QGuiApplication; a = QGuiApplication([]);"
+    "sys.exit(not a.primaryScreen().grabWindow(0).save(sys.argv[1], 'PNG', 0))"  # 0: as small as it gets
 )
 
 
@@ -68,7 +67,7 @@ class Desktop:
     def windows(self, name: str) -> list[str]:
         found = subprocess.run(
             self.root.command("xdotool", "search", "--onlyvisible", "--name", name),
-            env={"DISPLAY": DISPLAY, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, cwd="/",
+            env={"DISPLAY": DISPLAY, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, capture_output=True, text=True, cwd="/",
         )  # fmt: skip
         return found.stdout.split()
 
@@ -128,25 +127,26 @@ def double_clicks(desktop: Desktop) -> None:
     models = desktop.root.home / "Models"
     desktop.root.inside("mkdir", f"/home/{models.parent.name}/Models", user=models.parent.name)
     starter = next((desktop.root.path / PROGRAM.lstrip("/") / "models").glob("*.gguf"))
-    for name in ("A model.gguf", "Another.gguf"):
-        (models / name).symlink_to(f"{PROGRAM}/models/{starter.name}")
+    model = models / "A model.gguf"
+    model.symlink_to(f"{PROGRAM}/models/{starter.name}")
     with desktop.running("pcmanfm", "--no-desktop", f"/home/{models.parent.name}/Models"):
         manager = desktop.window("Models")
         desktop.place(manager, 60, 60, 640, 420)
         desktop.picture("2-file-manager")
-        # Icon view beside the side pane: the first icon, and the one right of it.
-        _double_click(desktop, 320, 190)
+        _double_click(desktop, *FIRST_ICON)
         wait_for(lambda: desktop.loaded("A model.gguf"), "the double-clicked model to be loaded")
         desktop.place(desktop.window("Tessera"), 240, 100, 1000, 700)
         desktop.picture("3-double-clicked", 2)
         count = _processes(desktop.root)
         desktop.hand("windowactivate", "--sync", manager)
-        desktop.picture("4-before-second-start", 0.5)
-        _double_click(desktop, 440, 190)
+        model.rename(models / "Another.gguf")
+        desktop.picture("4-before-second-start", 2)
+        _double_click(desktop, *FIRST_ICON)
         wait_for(lambda: desktop.loaded("Another.gguf"), "the second model to be loaded")
         time.sleep(2)
-        if len(desktop.windows("Tessera")) != 1 or _processes(desktop.root) > count:
-            raise Failed("the second start did not end")
+        shown, running = desktop.windows("Tessera"), _processes(desktop.root)
+        if len(shown) != 1 or not count or running > count:
+            raise Failed(f"the second start did not end: {len(shown)} windows, {running} processes after {count}")
         desktop.picture("5-second-start", 0.5)
 
 
@@ -155,14 +155,13 @@ def _double_click(desktop: Desktop, x: int, y: int) -> None:
 
 
 def _processes(root: BareRoot) -> int:
-    """How many windows' processes there are; children have another first argument."""
+    """How many windows' processes there are in the root; children have another first argument."""
     found = 0
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            command = entry.read_bytes().split(b"\0")
-            found += command[0].endswith(b"bin/tessera") or (
-                command[0].endswith(b"lib/tessera/tessera") and b"--child" not in command
-            )
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            is_window = command[0].endswith(b"/tessera") and b"--child" not in command
+            found += is_window and (process / "root").readlink() == root.path
     return found
 
 

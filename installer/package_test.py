@@ -218,18 +218,33 @@ def test_old() -> None:
 
 
 def test_upgrade() -> None:
-    """The previous commit's own code writes a data folder, as a window does; this version opens it."""
+    """The previous commit's own code writes a data folder, as a window does; this commit's opens it."""
     with tempfile.TemporaryDirectory(prefix="tessera-upgrade-") as name:
-        old, data = Path(name) / "old", Path(name) / "data"
-        old.mkdir()
-        archive = subprocess.run(["git", "archive", "HEAD~1"], cwd=ROOT, check=True, capture_output=True).stdout
-        subprocess.run(["tar", "-x", "-C", str(old)], input=archive, check=True)
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD~1"], cwd=ROOT, check=True, capture_output=True)
-        script = str(ROOT / "installer/upgrade_folder.py")
-        variables = {"HOME": name, "QT_QPA_PLATFORM": "offscreen"}
-        output([str(PYTHON), "-P", script, "write", str(data)], PYTHONPATH=str(old), **variables)
-        output([str(PYTHON), "-P", script, "read", str(data)], **variables)
-        say(f"  what commit {commit.stdout.decode().strip()} wrote opens: conversation, answer, setting, draft, preset")
+        data = str(Path(name) / "data")
+        for action, revision in (("write", "HEAD~1"), ("read", "HEAD")):
+            code = Path(name) / action
+            _check_out(revision, code)
+            variables = {"HOME": name, "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(code)}
+            output([str(PYTHON), "-P", str(ROOT / "installer/upgrade_folder.py"), action, data], **variables)
+        say(
+            f"  what {_commit('HEAD~1')} wrote opens in {_commit('HEAD')}: conversation, answer, setting, draft, preset"
+        )
+
+
+def _check_out(revision: str, folder: Path) -> None:
+    """The source of a commit, with the kernels of the packages."""
+    folder.mkdir()
+    archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
+    for library in PYTHON.parent.parent.glob("lib/python*/site-packages/kernels/*.so"):
+        shutil.copy(library, folder / "kernels")
+
+
+def _commit(revision: str) -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", revision], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return found.stdout.strip()
 
 
 # --- all of it ---
