@@ -25,7 +25,7 @@ class UpdatesPage(HelpPage):
             tr("Updates"),
             tr(
                 "Tessera asks for a newer version only when you press the button, or once a week if you switch that on "
-                "under Settings, General. The request says nothing of you or of this computer; nothing is installed."
+                "under Settings, Privacy. The request says nothing of you or of this computer; nothing is installed."
             ),
             parent,
         )
@@ -71,7 +71,7 @@ class UpdatesPage(HelpPage):
         if self._updates.feed:
             self.detail.setText(tr("Asked at {address}.", address=self._updates.feed))
         else:
-            self.detail.setText(tr("No address for updates is set under Settings, General, so nobody is asked."))
+            self.detail.setText(tr("No address for updates is set under Settings, Privacy, so nobody is asked."))
         self.check.setEnabled(bool(self._updates.feed) and not self._updates.is_running)
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -144,12 +144,12 @@
       <translation>请在对话的参数中修改模式，或将其清空。</translation>
     </message>
     <message>
-      <source>Check the address under Settings, General.</source>
-      <translation>请检查“设置 → 常规”中的地址。</translation>
-    </message>
-    <message>
       <source>Check the address under Settings, Hub.</source>
       <translation>请检查“设置 → 模型库”中的地址。</translation>
+    </message>
+    <message>
+      <source>Check the address under Settings, Privacy.</source>
+      <translation>请检查“设置 → 隐私”中的地址。</translation>
     </message>
     <message>
       <source>Check the folder's permissions and free space, then start Tessera again.</source>

@@ -1176,8 +1176,8 @@
       <translation>没有找到 NVIDIA 显卡。模型在处理器上运行，小模型没有问题。</translation>
     </message>
     <message>
-      <source>No address for updates is set under Settings, General, so nobody is asked.</source>
-      <translation>“设置 → 常规”中没有填写更新地址，因此不会向任何人查询。</translation>
+      <source>No address for updates is set under Settings, Privacy, so nobody is asked.</source>
+      <translation>“设置 → 隐私”中没有填写更新地址，因此不会向任何人查询。</translation>
     </message>
     <message>
       <source>No answer came.</source>
@@ -1828,8 +1828,8 @@
       <translation>张量与专家</translation>
     </message>
     <message>
-      <source>Tessera asks for a newer version only when you press the button, or once a week if you switch that on under Settings, General. The request says nothing of you or of this computer; nothing is installed.</source>
-      <translation>只有当您按下按钮，或在“设置 → 常规”中打开每周检查时，Tessera 才会查询新版本。请求中不包含关于您或这台电脑的任何信息；不会安装任何东西。</translation>
+      <source>Tessera asks for a newer version only when you press the button, or once a week if you switch that on under Settings, Privacy. The request says nothing of you or of this computer; nothing is installed.</source>
+      <translation>只有当您按下按钮，或在“设置 → 隐私”中打开每周检查时，Tessera 才会查询新版本。请求中不包含关于您或这台电脑的任何信息；不会安装任何东西。</translation>
     </message>
     <message>
       <source>Tessera could not start: {error}</source>

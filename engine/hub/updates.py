@@ -32,7 +32,7 @@ def newest_release(feed: str, current: str, settings: HubSettings) -> Release:
     """What the file at `feed` says. Proxy, certificates and offline mode are the owner's. Raises HubError."""
     url = httpx2.URL(feed)
     if url.scheme != "https" or not url.host:
-        raise ProtocolError(f"{feed} is no https address.", remedy="Check the address under Settings, General.")
+        raise ProtocolError(f"{feed} is no https address.", remedy="Check the address under Settings, Privacy.")
     connection = Connection(replace(settings, endpoint=f"https://{url.netloc.decode('ascii')}"))
     try:
         with connection.client.stream("GET", url, headers=connection.headers(url)) as response:
@@ -77,5 +77,5 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _no_release(feed: str) -> ProtocolError:
     return ProtocolError(
-        f"{feed} holds no release that can be read.", remedy="Check the address under Settings, General."
+        f"{feed} holds no release that can be read.", remedy="Check the address under Settings, Privacy."
     )
