@@ -161,7 +161,7 @@ def _processes(root: BareRoot) -> int:
         with contextlib.suppress(OSError):
             command = (process / "cmdline").read_bytes().split(b"\0")
             is_window = command[0].endswith(b"/tessera") and b"--child" not in command
-            found += is_window and (process / "root").readlink() == root.path
+            found += is_window and (process / "root").samefile(root.path)
     return found
 
 

@@ -208,7 +208,7 @@ def test_old() -> None:
         try:
             told = Path(name) / "conversations.db"  # made once the window is painted
             frames.wait_for(told.is_file, "the window on an emulated processor")
-            time.sleep(20)  # emulation is slow: until the card about the processor is there
+            time.sleep(30)  # emulation is slow: until the card about the processor is there
             (DIST / "frames").mkdir(exist_ok=True)
             frames.picture(DIST / "frames/13-without-avx2.png")
         finally:
