@@ -43,13 +43,12 @@ class Bench:
     def __init__(self, application: QApplication, threads: int, tokens: int) -> None:
         self.application, self.tokens = application, tokens
         folder = DataFolder(Path(tempfile.mkdtemp(prefix="tessera-bench-")))
-        folder.models.mkdir(parents=True)
-        (folder.models / "SmolLM2.gguf").symlink_to(ensure_starter_model())
         self.folder = folder
         self.context = AppContext(application, folder, CrashHandler(folder.logs))
         for name, value in {"threads": threads, "context_length": 4096, "device": "cpu"}.items():
             self.context.settings.set(name, value)
         self.context.settings.set("automatic_titles", False)
+        self.context.settings.set("last_model", str(ensure_starter_model()))
         self.speeds: dict[str, float] = {}
         self.context.client.drained.connect(self._take)
         self.context.window.resize(1120, 900)
