@@ -15,6 +15,7 @@ def run(options: argparse.Namespace) -> int:
     """0: answered; 1: the model could not be loaded, or the answer ended with an error."""
     sampling = SamplingParams(temperature=0.0) if options.greedy else SamplingParams()
     try:
+        _check(options)
         device = parse_device(options.device)
     except EngineError as error:
         print(error, file=sys.stderr)
@@ -34,3 +35,14 @@ def run(options: argparse.Namespace) -> int:
         if options.prompt is None:
             return terminal.converse()
         return 0 if terminal.ask(options.prompt) else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    """EngineError where one option would leave another without effect."""
+    if options.engine == "compatibility" and options.device not in ("auto", "cpu"):
+        raise EngineError(
+            "The compatibility engine runs on the processor alone.",
+            remedy="Leave --device out, or take our own engine: --engine native.",
+        )
+    if options.engine == "compatibility" and options.trace:
+        raise EngineError("The compatibility engine writes no trace.", remedy="Leave --trace out.")

@@ -158,7 +158,7 @@ class Benchmark:
                 worker.close()
 
     def _starts(self, tell: Any) -> list[Start]:
-        systems = [(OURS, self._setup(self.tier))]
+        systems = [(OURS, self._setup(self.tier, device=self.device))]
         if self.peer:
             systems += [(self.peer, self._setup(variant)) for variant in _PEER_LOADS]
         return measure_starts(systems, self.rounds, _PAUSE_TOKENS, tell)

@@ -28,7 +28,11 @@ def load(setup: Setup) -> tuple[Any, Any]:
     model_params.use_extra_bufts = "not repacked" not in setup.variant
     model = llama.llama_model_load_from_file(setup.path.encode(), model_params)
     if not model:
-        raise EngineError(f"llama.cpp could not load {setup.path}.")
+        raise EngineError(
+            f"llama.cpp could not load {setup.path}.",
+            done="Nothing was measured.",
+            remedy="Measure without --against llama.cpp, or install a newer llama-cpp-python that knows the model.",
+        )
     params = llama.llama_context_default_params()
     params.n_ctx = setup.context_length
     params.n_batch = setup.context_length

@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def make_report(args: argparse.Namespace) -> PlanReport:
+    _check_arguments(args)
     shape = read_shape(args.model)
     hardware = _hardware(args)
     if args.context < 1 or (args.prompt is not None and args.prompt < 1):
@@ -89,6 +90,20 @@ def budget_curve(planner: Planner, limit: int) -> tuple[tuple[int, float], ...]:
         return ()
     budgets = [most * i // (_CURVE_POINTS - 1) for i in range(_CURVE_POINTS)]
     return tuple((b, 1 / planner.times.seconds(planner.choose(b), decode=True)) for b in budgets)
+
+
+def _check_arguments(args: argparse.Namespace) -> None:
+    """EngineError where one option would leave another without effect."""
+    if args.cpu and args.device is not None:
+        raise EngineError(
+            "--cpu plans for a computer of the catalogue, --device for this one.",
+            remedy='With --cpu, name the card by --gpu: --gpu "RTX 4090", or --gpu none.',
+        )
+    if args.cpu and (args.measure or args.threads):
+        ignored = "--measure" if args.measure else "--threads"
+        raise EngineError(f"{ignored} is of this computer, --cpu of another.", remedy=f"Leave {ignored} out.")
+    if args.device is not None and parse_device(args.device).budget is not None and args.budget is not None:
+        raise EngineError(f"--device {args.device} names a budget already.", remedy="Leave --budget out.")
 
 
 def _hardware(args: argparse.Namespace) -> HardwareProfile:

@@ -84,6 +84,19 @@ def test_wrong_arguments_are_explained(arguments, capsys):
     assert "usage" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--engine", "compatibility", "--device", "emulated:64MiB"], "runs on the processor alone"),
+        (["--engine", "compatibility", "--trace", "trace.json"], "writes no trace"),
+        (["--device", "cpu:4GiB"], "no memory of its own"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(options, reason, capsys):
+    assert main(["chat", "model.gguf", "Hello", *options]) == 1
+    assert reason in capsys.readouterr().err
+
+
 def test_every_command_has_words():
     text = parser().format_help()
     for command in ("chat", "info", "doctor"):

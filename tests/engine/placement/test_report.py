@@ -114,6 +114,11 @@ def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureF
         (["MODEL", "--cpu", "5800X", "--gpu", "GTX 10"], "No GPU named"),
         (["MODEL", "--cpu", "5800X", "--ram", "2GiB"], "are missing"),
         (["MODEL", "--cpu", "5800X", "--context", "0"], "at least one token"),
+        (["MODEL", "--cpu", "5800X", "--device", "emulated"], "--device for this one"),
+        (["MODEL", "--cpu", "5800X", "--measure"], "Leave --measure out"),
+        (["MODEL", "--cpu", "5800X", "--threads", "4"], "Leave --threads out"),
+        (["MODEL", "--device", "emulated:1GiB", "--budget", "2GiB"], "Leave --budget out"),
+        (["MODEL", "--device", "cpu:4GiB"], "no memory of its own"),
     ],
 )
 def test_errors_are_sentences(
