@@ -1,11 +1,21 @@
-"""What the handles of a CudaProgram stand for."""
+"""What the handles of a CudaProgram stand for, and the memory that they are bound to."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kernels._cpu import QUANT_TYPES
-from kernels.cuda.operations import Cache, Matrix
+from kernels.cuda.kernel_set import KernelSet
+from kernels.cuda.memory import Memory
+from kernels.cuda.operands import Cache, ExpertTable, Matrix
+from kernels.cuda.run import Value
+
+if TYPE_CHECKING:
+    from kernels._cpu import Buffer
 
 
 @dataclass
@@ -57,3 +67,123 @@ class Bank:
     mask: int | None
     tables: int | None = None  # one after another, in the order of the weights
     is_stale: bool = True
+
+
+@dataclass
+class Handles:
+    """A program's values, weights and memories by number; weights and memories are bound between runs.
+
+    ValueError where no kernel takes what is asked for, RuntimeError where something is used that is not bound.
+    """
+
+    kernels: KernelSet
+    memory: Memory
+    stream: int = 0  # where it launches
+    tier: str = "cuda"
+    _values: list[Value] = field(default_factory=list)
+    _weights: list[Weight] = field(default_factory=list)
+    _kv_layers: list[KvLayer] = field(default_factory=list)
+    _state_layers: list[StateLayer] = field(default_factory=list)
+    _places: list[NDArray[np.int32]] = field(default_factory=list)
+    _banks: list[Bank] = field(default_factory=list)
+    _is_dry: bool = False  # nothing has to be bound
+
+    def value(self, width: int, ids: bool = False) -> int:
+        self._values.append(Value(width, ids))
+        return len(self._values) - 1
+
+    def weight(self, type_id: int, rows: int, cols: int, count: int = 1) -> int:
+        if type_id not in QUANT_TYPES or cols % QUANT_TYPES[type_id][1]:
+            raise ValueError(f"weight: no CUDA kernel for type {type_id} with {cols} columns")
+        self._weights.append(Weight(type_id, rows, cols, count))
+        return len(self._weights) - 1
+
+    def bind_weight(self, handle: int, buffer: Buffer, offset: int = 0) -> None:
+        """`buffer` is memory of the device: 16-byte aligned from `offset` on; held until rebound."""
+        weight = self._weights[handle]
+        address, owner = self.memory.borrow(buffer, offset, weight.matrix_bytes * weight.count)
+        if address % 16:
+            raise ValueError(f"bind_weight: weight {handle} is not 16-byte aligned")
+        weight.address, weight.owner = address, owner
+        for bank in self._banks:
+            bank.is_stale |= handle in bank.weights
+
+    def kv_layer(
+        self,
+        kv_heads: int,
+        key_dim: int,
+        value_dim: int,
+        type_id: int,
+        block_tokens: int,
+        latent: bool = False,
+        table: int = 0,
+    ) -> int:
+        Cache(0, 0, type_id, kv_heads, key_dim, value_dim, block_tokens)  # refuses what no kernel reads
+        self._kv_layers.append(KvLayer((type_id, kv_heads, key_dim, value_dim, block_tokens), latent, table))
+        return len(self._kv_layers) - 1
+
+    def bind_kv(self, handle: int, keys: Buffer, values: Buffer | None = None) -> None:
+        layer = self._kv_layers[handle]
+        if layer.latent != (values is None):
+            raise ValueError(f"bind_kv: KV layer {handle} takes keys{' alone' if layer.latent else ' and values'}")
+        borrowed = [self.memory.borrow(buffer, 0, 0) for buffer in (keys, values) if buffer is not None]
+        layer.keys, layer.values = borrowed[0][0], borrowed[-1][0]
+        layer.owners = tuple(owner for _, owner in borrowed)
+
+    def state_layer(self, tail_values: int, state_values: int) -> int:
+        self._state_layers.append(StateLayer(tail_values, state_values))
+        return len(self._state_layers) - 1
+
+    def bind_state(self, handle: int, tails: Buffer, states: Buffer) -> None:
+        layer = self._state_layers[handle]
+        (layer.tails, tails_owner), (layer.states, owner) = (self.memory.borrow(b, 0, 0) for b in (tails, states))
+        layer.owners = tails_owner, owner
+
+    def _bound_state(self, handle: int) -> StateLayer:
+        layer = self._state_layers[handle]
+        if not layer.owners and not self._is_dry:
+            raise RuntimeError(f"run: state layer {handle} is not bound")
+        return layer
+
+    def expert_mask(self, experts: int) -> int:
+        """Which of `experts` are here, and where: at first, each in the place of its number."""
+        self._places.append(np.arange(experts, dtype=np.int32))
+        return len(self._places) - 1
+
+    def set_expert_mask(self, handle: int, present: NDArray[np.bool_]) -> None:
+        self.set_expert_places(handle, np.where(present, np.arange(len(present), dtype=np.int32), np.int32(-1)))
+
+    def set_expert_places(self, handle: int, places: NDArray[np.int32]) -> None:
+        """Expert e is the matrix number places[e] of its stacks; -1: not here. In force from the next run, or after
+        `refresh`."""
+        self._places[handle] = np.array(places, np.int32)
+        for bank in self._banks:
+            bank.is_stale |= bank.mask == handle
+
+    def _bound(self, handle: int) -> Weight:
+        weight = self._weights[handle]
+        if not weight.address and not self._is_dry:
+            raise RuntimeError(f"run: weight {handle} is not bound")
+        return weight
+
+    def _tables(self, bank: Bank) -> tuple[ExpertTable, ExpertTable, ExpertTable]:
+        weights = [self._bound(handle) for handle in bank.weights]
+        count = weights[0].count if bank.mask is None else len(self._places[bank.mask])
+        if bank.tables is None:
+            bank.tables, bank.is_stale = self.memory.allocate(len(weights) * 8 * count), True
+        if bank.is_stale:
+            places = np.arange(count) if bank.mask is None else self._places[bank.mask]
+            begins, sizes = (np.array(part, np.uint64)[:, None] for part in zip(*map(_extent, weights), strict=True))
+            self.memory.set(bank.tables, np.where(places >= 0, begins + sizes * places.astype(np.uint64), np.uint64(0)))
+            bank.is_stale = False
+        at = [*range(bank.tables, bank.tables + len(weights) * 8 * count, 8 * count)]
+        biases = at[3:] or (0, 0, 0)
+        gate, up, down = (
+            ExpertTable(table, w.type_id, count, w.rows, w.cols, bias)
+            for table, w, bias in zip(at[:3], weights[:3], biases, strict=True)
+        )
+        return gate, up, down
+
+
+def _extent(weight: Weight) -> tuple[int, int]:
+    return weight.address, weight.matrix_bytes

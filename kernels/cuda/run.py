@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.cuda.memory import Array, Memory
-from kernels.cuda.operations import (
+from kernels.cuda.operands import (
     EXTENT_BYTES,
     K_TYPES,
     MATVEC_MOST,
@@ -19,7 +19,6 @@ from kernels.cuda.operations import (
     Cache,
     ExpertTable,
     Items,
-    Operations,
     Places,
     Rows,
     Spans,
@@ -29,6 +28,7 @@ from kernels.cuda.operations import (
     partitions_for,
     prefill_items,
 )
+from kernels.cuda.operations import Operations
 
 if TYPE_CHECKING:
     from kernels._cpu import Batch, Floats, Ints

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -90,12 +91,14 @@ struct Event {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;
+  std::chrono::steady_clock::time_point at;  // when it was reached last
   Graph* graph = nullptr;
   Frontier frontier;
 
   void reach(uint64_t ticket) {
     const std::lock_guard<std::mutex> lock(mutex);
     if (ticket > reached) reached = ticket;
+    at = std::chrono::steady_clock::now();
     changed.notify_all();
   }
   void wait(uint64_t ticket) {
@@ -269,6 +272,20 @@ API cuEventRecord(Event* event, Stream* stream) {
   if (event->graph) return kSuccess;
   const uint64_t ticket = ++event->recorded;
   return stream_of(stream).add([=] { event->reach(ticket); });
+}
+// In a capture, a node that records anew with every launch; outside, the driver refuses the flag.
+API cuEventRecordWithFlags(Event* event, Stream* stream, unsigned flags) {
+  constexpr unsigned kExternal = 1;
+  if (flags != kExternal || !stream_of(stream).capture) return kInvalidValue;
+  event->graph = nullptr;
+  event->recorded = 1;
+  return stream_of(stream).add([=] { event->reach(1); });
+}
+API cuEventElapsedTime(float* milliseconds, Event* first, Event* second) {
+  COUNTED;
+  if (!first->reached || !second->reached) return kNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(second->at - first->at).count();
+  return kSuccess;
 }
 API cuEventQuery(Event* event) {
   const std::lock_guard<std::mutex> lock(event->mutex);

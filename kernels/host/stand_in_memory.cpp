@@ -113,6 +113,8 @@ API cuDeviceGetAttribute(int* value, int attribute, int) {
       return *value = 20, kSuccess;  // processors
     case 17:
       return *value = 0, kSuccess;  // no time limit, so no display
+    case 35:
+      return *value = 0, kSuccess;  // WDDM's kind of driver, where there is a choice
     case 36:
       return *value = 7000000, kSuccess;  // memory's clock in kHz
     case 37:

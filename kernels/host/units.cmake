@@ -1,4 +1,4 @@
-set(cuda_units rows experts recurrent)
+set(cuda_units rows experts recurrent flags)
 foreach(type f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k
              iq4_nl iq4_xs mxfp4 iq3_s iq3_xxs iq2_s iq2_xs iq2_xxs iq1_s iq1_m tq1_0 tq2_0)
   list(APPEND cuda_units matvec:${type} matmul:${type})

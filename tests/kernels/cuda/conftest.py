@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.hub.folders import cache_folder
 from tests.support.cuda_machine import ORDERS, DeviceMachine, HostMachine, Machine
 from tests.support.quantize import CODEBOOK_TYPES
 
@@ -38,9 +39,9 @@ def _is_spared(item: pytest.Item) -> bool:
 
 
 @pytest.fixture
-def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     if request.param == "device":
-        device = DeviceMachine(tmp_path_factory.getbasetemp() / "cubins")
+        device = DeviceMachine(cache_folder() / "cubins")
         yield device
         device.close()
     else:

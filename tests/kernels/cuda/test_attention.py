@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kernels import _cpu
-from kernels.cuda.operations import EXTENT_BYTES, Cache, Items, Places, partitions_for, prefill_items
+from kernels.cuda.operands import EXTENT_BYTES, Cache, Items, Places, partitions_for, prefill_items
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 from tests.support.quantize import dequantize, row_bytes

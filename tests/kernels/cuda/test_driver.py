@@ -16,7 +16,8 @@ import pytest
 from kernels.cuda.driver import Driver, DriverKernels
 from kernels.cuda.host import library_path
 from kernels.cuda.kernel_set import LaunchError
-from kernels.cuda.operations import Matrix, Operations, Rows
+from kernels.cuda.operands import Matrix, Rows
+from kernels.cuda.operations import Operations
 
 HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kernels import _cpu
-from kernels.cuda.operations import SILU, ExpertTable, Rows, int8_bytes
+from kernels.cuda.operands import SILU, ExpertTable, Rows, int8_bytes
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 from tests.support.quantize import FLOAT_TYPES, TYPES, block_elements, dequantize, magnitude, random_blocks, type_id

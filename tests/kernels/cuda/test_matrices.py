@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kernels import _cpu
-from kernels.cuda.operations import K_TYPES, Matrix, Rows, int8_bytes
+from kernels.cuda.operands import K_TYPES, Matrix, Rows, int8_bytes
 from tests.support.cuda_machine import Machine
 from tests.support.quantize import (
     FLOAT_TYPES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.cuda.operations import Spans, prefill_items
+from kernels.cuda.operands import Spans, prefill_items
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 

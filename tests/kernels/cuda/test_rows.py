@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.cuda.operations import GELU, LINEAR, SIGMOID, SILU, SWIGLU_OAI
+from kernels.cuda.operands import GELU, LINEAR, SIGMOID, SILU, SWIGLU_OAI
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 

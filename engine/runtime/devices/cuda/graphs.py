@@ -27,7 +27,7 @@ from engine.runtime.schedule import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, CopyWork
 from engine.runtime.staging import Rows
 from kernels._cpu import Batch, HostSegment, HostStep
 from kernels.cuda.kernel_set import LaunchError
-from kernels.cuda.operations import MATVEC_MOST, partitions_for
+from kernels.cuda.operands import MATVEC_MOST, partitions_for
 
 MOST_TOKENS = MATVEC_MOST  # of a step: beyond, launches take longer than putting them on a stream
 MOST_GRAPHS = 4  # per placement; the one that was made first goes
