@@ -6,6 +6,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from engine.errors import EngineError
 from engine.messages import ErrorInfo, Event, MigrationProgress, PlacementChanged, PlacementRolledBack
@@ -18,8 +19,9 @@ from engine.placement.pin_store import PinStore
 from engine.placement.pins import Pin, Pins
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
+from engine.placement.prefetch import choose_prefetch
 from engine.placement.shape import ModelShape
-from engine.placement.simulator import simulate
+from engine.placement.simulator import choice_of, simulate
 from engine.placement.step_times import Heat
 from engine.runtime.devices.open import machine_of
 from engine.runtime.executor import LARGEST_MICRO_BATCH
@@ -44,6 +46,7 @@ class BudgetControl:
         self.pin_store: PinStore | None = None  # where pins are kept
         self.ram_bytes: int | None = None  # that plans keep within; None: what the machine has
         planner.overhead = executor.overhead_bytes
+        planner.buffer_bytes = executor.buffer_bytes
         self._plan: PlacementPlan = planner.plan(Budget(0))
         self._migration: Iterator[MigrationStep] | None = None
         self._goal = (0, self._plan, 0.0)  # of the migration under way: budget, plan, when it was asked for
@@ -99,7 +102,7 @@ class BudgetControl:
     def _planner(self, hardware: HardwareProfile, heat: Heat | None, pins: Pins) -> Planner:
         old = self.planner
         planner = Planner(old.shape, hardware, old.work, old.mode, heat, pins)
-        planner.overhead = old.overhead
+        planner.overhead, planner.buffer_bytes = old.overhead, old.buffer_bytes
         return planner
 
     def advance(self) -> None:
@@ -163,14 +166,24 @@ class BudgetControl:
         self.emit(PlacementChanged(self.snapshot(), time.perf_counter() - asked))
 
     def _placement(self, plan: PlacementPlan) -> Placement:
-        """The plan, and how many experts come over the link for each part of a prompt: as many as keep both busy."""
+        """The plan, and what comes over the link for a step: as many experts for each part of a prompt as keep both
+        sides busy, and of the items in RAM those that are done earlier so."""
         hardware, streamed = self.planner.hardware, {}
         for placed in plan.experts:
             if hardware.link is not None and 0 < placed.slots < placed.bank.count:
                 split = prefill_split(placed.bank, hardware, self.planner.work)
                 count = float(split.link[placed.slots]) * hardware.link.to_gpu / placed.bank.expert_bytes
                 streamed[placed.bank.key] = round(count)
-        return Placement.of(plan, streamed)
+        prompts, few = (self._prefetched(plan, decode=decode) for decode in (False, True))
+        return replace(Placement.of(plan, streamed), prefetched_for_prompts=prompts, prefetched_for_few=few)
+
+    def _prefetched(self, plan: PlacementPlan, *, decode: bool) -> frozenset[str]:
+        """Items in RAM to be prefetched, where there is room for what passes through."""
+        planner = self.planner
+        if not planner.reserved(plan.gpu_budget) or planner.reserved(plan.gpu_budget) < planner.buffer_bytes:
+            return frozenset()
+        chosen = choose_prefetch(planner.times, choice_of(plan), decode=decode).items
+        return frozenset(plan.items[index].item.key for index in chosen)
 
     # --- what is shown ----------------------------------------------------------------------------------------
 

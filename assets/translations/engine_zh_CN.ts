@@ -708,6 +708,10 @@
       <translation>请保存日志并报告该问题。</translation>
     </message>
     <message>
+      <source>Prefetched weights</source>
+      <translation>预取的权重</translation>
+    </message>
+    <message>
       <source>Preparing the computation</source>
       <translation>正在准备计算</translation>
     </message>
@@ -984,6 +988,10 @@
       <translation>{0} 的驱动不能分块映射显存。</translation>
     </message>
     <message>
+      <source>The emulated device's share of a step failed: {}.</source>
+      <translation>模拟设备负责的部分计算失败：{0}。</translation>
+    </message>
+    <message>
       <source>The engine was stopped.</source>
       <translation>引擎已停止。</translation>
     </message>
@@ -1122,6 +1130,10 @@
     <message>
       <source>The presets in {} could not be read ({}); only the built-in ones are there.</source>
       <translation>无法读取 {0} 中的预设（{1}）；只有内置预设可用。</translation>
+    </message>
+    <message>
+      <source>The processor has no memory of its own to be limited.</source>
+      <translation>处理器没有可限制的独立内存。</translation>
     </message>
     <message>
       <source>The processor's share of a step failed: {}.</source>
@@ -1390,6 +1402,10 @@
     <message>
       <source>With an NVIDIA GPU, install it from nvidia.com.</source>
       <translation>如有 NVIDIA 显卡，请从 nvidia.com 安装驱动。</translation>
+    </message>
+    <message>
+      <source>Write --device cpu.</source>
+      <translation>请写 --device cpu。</translation>
     </message>
     <message>
       <source>Write it as 256MiB or 6GiB.</source>

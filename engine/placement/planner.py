@@ -33,6 +33,7 @@ from engine.placement.step_times import Choice, Heat, StepTimes
 
 # Shares of the non-expert bytes at which a search for room for slots is tried, when not all of them fit.
 _SHARES = 16
+_ROOM_PER_BUFFERS = 4  # bytes of room for each that weights only pass through
 # LEAST_MEMORY keeps at least this share of the decode speed that the whole budget would give.
 KEPT_SPEED = 0.85
 # What an item costs that is pinned to the GPU and is not there: more than any step takes.
@@ -75,6 +76,7 @@ class Planner:
         self.state_bytes = [i.state_bytes(self.work.context, self.work.value_bytes) for i in self.items]
         self.sizes = [i.bytes + s for i, s in zip(self.items, self.state_bytes, strict=True)]
         self.overhead = gpu_overhead(shape, self.work) if hardware.gpu else 0
+        self.buffer_bytes = 0  # wanted for weights that are prefetched, where the overhead has no room for them
         self._pinned = [self._pin_of(item) for item in self.items]
 
     def plan(self, budget: Budget) -> PlacementPlan:
@@ -95,7 +97,7 @@ class Planner:
         return best
 
     def _fastest(self, limit: int) -> Choice:
-        capacity = limit - self.overhead
+        capacity = limit - self.overhead - self.reserved(limit)
         best = self._cpu_only
         if self.hardware.gpu is None or capacity <= 0:
             return best
@@ -110,6 +112,14 @@ class Planner:
             if seconds < best.seconds:
                 best = Choice(candidate.on_gpu, tuple(slots.tolist()), seconds)
         return best
+
+    def reserved(self, limit: int) -> int:
+        """Bytes kept for prefetched weights: all that is wanted where that is a quarter of the room at most, and not
+        everything fits; less room than that is left to weights that stay."""
+        room = limit - self.overhead
+        if room >= self._chain.all_bytes:
+            return 0
+        return min(self.buffer_bytes, max(0, room - (_ROOM_PER_BUFFERS - 1) * self.buffer_bytes))
 
     # --- pins -------------------------------------------------------------------------------------------------
 
@@ -272,7 +282,7 @@ class Planner:
         return PlacementPlan(
             items=placed,
             experts=experts,
-            gpu=self._gpu_use(placed, experts) if uses_gpu else MemoryUse(),
+            gpu=self._gpu_use(placed, experts, limit) if uses_gpu else MemoryUse(),
             ram=self._ram_use(placed, experts),
             gpu_budget=limit,
             predicted=self.times.speeds(choice),
@@ -289,13 +299,13 @@ class Planner:
         order = np.argsort(-heat, kind="stable")
         return tuple(sorted(int(e) for e in order[:slots]))
 
-    def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts]) -> MemoryUse:
+    def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts], limit: int) -> MemoryUse:
         there = [p for p in placed if p.device is Device.GPU]
         return MemoryUse(
             weights=sum(p.item.bytes for p in there),
             experts=sum(e.slots * e.bank.expert_bytes for e in experts),
             state=sum(p.state_bytes for p in there),
-            overhead=self.overhead,
+            overhead=self.overhead + self.reserved(limit),
         )
 
     def _ram_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts]) -> MemoryUse:

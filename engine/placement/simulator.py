@@ -14,9 +14,10 @@ import numpy as np
 
 from engine.placement.costs import expert_decode_seconds
 from engine.placement.expert_curves import prefill_split
-from engine.placement.items import ExpertBank
+from engine.placement.items import ExpertBank, PlacementItem
 from engine.placement.locality import PROMOTED_SHARE
 from engine.placement.plan import PlacementPlan, Speeds
+from engine.placement.prefetch import choose_prefetch, pieces
 from engine.placement.step_times import Choice, StepTimes
 
 
@@ -39,11 +40,12 @@ class Timeline:
     """Tasks as they were run; `add` returns the time at which the task ends, to wait for."""
 
     tasks: list[Task] = field(default_factory=list)
-    _free: dict[Lane, float] = field(default_factory=lambda: dict.fromkeys(Lane, 0.0))
+    _free: dict[tuple[Lane, str], float] = field(default_factory=dict)
 
-    def add(self, lane: Lane, name: str, seconds: float, *after: float) -> float:
-        start = max(self._free[lane], *after) if after else self._free[lane]
-        self._free[lane] = start + seconds
+    def add(self, lane: Lane, name: str, seconds: float, *after: float, stream: str = "") -> float:
+        """Streams of a lane do not wait for each other."""
+        start = max(self._free.get((lane, stream), 0.0), *after, 0.0)
+        self._free[lane, stream] = start + seconds
         self.tasks.append(Task(lane, name, start, start + seconds))
         return start + seconds
 
@@ -108,18 +110,37 @@ class Simulator:
     def _step(self, line: Timeline, choice: Choice, ready: float, experts: RunExperts, *, decode: bool) -> float:
         """One token or chunk through all items; when it is done. It begins and ends on the CPU."""
         copy = self._times.switch_seconds(decode=decode)
+        prefetched = choose_prefetch(self._times, choice, decode=decode).items
+        buffers = [ready, ready]  # when they are free
         done, last = ready, False
         for index, (item, on_gpu) in enumerate(zip(self._times.model.items, choice.on_gpu, strict=True)):
-            if on_gpu != last:
+            there = on_gpu or index in prefetched
+            if there != last:
                 done = line.add(Lane.LINK, "activations", copy, done)
-            last = on_gpu
-            lane = Lane.GPU if on_gpu else Lane.CPU
+            last = there
+            lane = Lane.GPU if there else Lane.CPU
             bank = self._times.bank_after(item)
-            seconds = self._bare_seconds(index, lane, bank, decode=decode, beside=choice.uses_gpu)
-            done = line.add(lane, item.name, seconds, done)
+            beside = choice.uses_gpu and bank is not None
+            seconds = self._bare_seconds(index, lane, bank, decode=decode, beside=beside)
+            if index in prefetched:
+                done = self._prefetch(line, item, seconds, done, buffers)
+            else:
+                done = line.add(lane, item.name, seconds, done)
             if bank is not None:
                 done = experts(bank, lane, done)
         return line.add(Lane.LINK, "logits", copy, done) if last else done
+
+    def _prefetch(
+        self, line: Timeline, item: PlacementItem, seconds: float, ready: float, buffers: list[float]
+    ) -> float:
+        """An item that comes over the link in pieces, each as soon as its buffer is free; when it is done."""
+        link, done = self._times.hardware.link, ready
+        assert link is not None
+        for buffer, size in enumerate(pieces(item)):
+            copying = link.latency + size / link.to_gpu
+            there = line.add(Lane.LINK, f"{item.name} prefetched", copying, buffers[buffer], stream="weights")
+            done = buffers[buffer] = line.add(Lane.GPU, item.name, seconds * size / item.bytes, done, there)
+        return done
 
     def _bare_seconds(self, index: int, lane: Lane, bank: int | None, *, decode: bool, beside: bool) -> float:
         """An item without the experts that follow it."""

@@ -10,6 +10,7 @@ from engine.models.graph import Experts, Graph, Op, StateLayer
 from engine.runtime.devices.memory import Bytes, Region
 from engine.runtime.lowering import CpuProgram
 from engine.runtime.placement import HITS, STREAMED, Placement, buffer_of
+from engine.runtime.prefetch import Piece
 from engine.runtime.residency import Residency, op_weights
 
 
@@ -37,6 +38,13 @@ class Binder:
                 for name, memory in self._memory_of(op, tiles).items():
                     program.program.bind_weight(program.weights[name], memory)
         self._bind_caches(program, on_device=True)
+
+    def bind_pieces(self, program: CpuProgram, pieces: Sequence[Piece], buffers: Sequence[Region]) -> None:
+        """What is prefetched, where it will be."""
+        for piece in pieces:
+            for name, offset in piece.offsets.items():
+                memory = buffers[piece.buffer].view(offset, offset + self._graph.weights[name].nbytes)
+                program.program.bind_weight(program.weights[name], memory)
 
     def _bind_caches(self, program: CpuProgram, on_device: bool) -> None:
         """Those that this side's attention works with."""

@@ -68,6 +68,22 @@ class SlotTable:
         return tuple(sorted(int(e) for e in self.experts if e >= 0))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Uses:
+    """The experts that a step used in `banks`, as many in each: `ids` [banks, tokens, used]."""
+
+    banks: tuple[str, ...]
+    ids: Ids
+
+    @classmethod
+    def of(cls, used: Mapping[str, Ids]) -> tuple[Uses, ...]:
+        """[tokens, used] per bank, those of one shape together; the first bank's come first."""
+        alike: dict[tuple[int, ...], list[str]] = {}
+        for bank, ids in used.items():
+            alike.setdefault(ids.shape, []).append(bank)
+        return tuple(cls(tuple(banks), np.stack([used[bank] for bank in banks])) for banks in alike.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Promotion:
     """`expert` of `bank` should take `slot`."""
@@ -88,6 +104,9 @@ class ExpertHeat:
         self._pins: Heat = np.zeros_like(self.values)  # added to the heat where it decides who is where
         self._recorded: Heat = np.zeros_like(self.values)  # uses since `take_record`, not decayed
         self.recorded_tokens = 0
+        # The banks' slot tables as a step has them, beside `values`: so all its uses are looked up at once.
+        self.slots: Ids = np.full(self.values.shape, -1, np.int32)
+        self._begins: dict[tuple[str, ...], Ids] = {}  # of banks: where their rows begin in the flat array
 
     def of(self, bank: str) -> Heat:
         row: Heat = self.values[self._rows[bank]]
@@ -99,19 +118,39 @@ class ExpertHeat:
         row[:] = 0
         row[list(wanted)], row[list(unwanted)] = PINNED, -PINNED
 
-    def note(self, used: Mapping[str, Ids]) -> None:
-        """Counts the experts that a step used, [tokens, used] per bank, after its tokens' decay."""
-        if not used:
-            return
-        tokens = len(next(iter(used.values())))
+    def set_slots(self, bank: str, slots: Ids) -> None:
+        """Where a bank's experts are from the next step on; -1: not on the device."""
+        self.slots[self._rows[bank], : len(slots)] = slots
+
+    def slots_of(self, bank: str) -> Ids:
+        """What `set_slots` was told, always in the same memory."""
+        row: Ids = self.slots[self._rows[bank], : self._counts[bank]]
+        return row
+
+    def note(self, uses: Sequence[Uses]) -> tuple[int, int]:
+        """Counts the experts that a step used, after its tokens' decay. How many of the uses found a slot, and of all.
+
+        Runs between any two tokens: a few array operations, however many banks there are.
+        """
+        if not uses:
+            return 0, 0
+        tokens = uses[0].ids.shape[1]
         self.values *= np.float32(0.5 ** (tokens / HALF_LIFE_TOKENS))
-        experts = self.values.shape[1]
-        offsets = np.repeat([self._rows[bank] * experts for bank in used], [ids.size for ids in used.values()])
-        flat = np.concatenate([ids.ravel() for ids in used.values()]) + offsets
-        uses = np.bincount(flat, minlength=self.values.size).reshape(self.values.shape)
-        self.values += uses
-        self._recorded += uses
+        parts = [self._flat(part) for part in uses]
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for counts in (self.values, self._recorded):
+            np.add.at(counts.reshape(-1), flat, np.float32(1))
         self.recorded_tokens += tokens
+        return int(np.count_nonzero(self.slots.reshape(-1)[flat] >= 0)), flat.size
+
+    def _flat(self, part: Uses) -> Ids:
+        """Places of its experts in the flat array of all."""
+        begins = self._begins.get(part.banks)
+        if begins is None:
+            rows = [[[self._rows[bank] * self.values.shape[1]]] for bank in part.banks]
+            begins = self._begins[part.banks] = np.array(rows, np.int32)
+        flat: Ids = (part.ids + begins).ravel()
+        return flat
 
     def take_record(self) -> tuple[dict[str, list[float]], int]:
         """Uses by bank, and in how many tokens, since the last time."""
@@ -126,20 +165,18 @@ class ExpertHeat:
         return tuple(int(e) for e in np.argsort(-heat, kind="stable")[:count])
 
     def promotions(self, tables: Mapping[str, SlotTable], limit: int) -> list[Promotion]:
-        """Up to `limit` swaps that pay, the most profitable first, one per bank at most."""
+        """Up to `limit` swaps that pay, the most profitable first, one per bank at most. `tables` are what
+        `set_slots` was told."""
         if not tables:
             return []
         banks = list(tables)
         rows = np.array([self._rows[bank] for bank in banks])
         heat = self.values[rows] + self._pins[rows]
-        slots = np.zeros(heat.shape, np.int32)
-        for row, table in enumerate(tables.values()):
-            slots[row, : table.count] = table.slots
-        wanted = np.where(slots < 0, heat, -PINNED)
+        wanted = np.where(self.slots[rows] < 0, heat, -PINNED)
         candidates = wanted.argmax(axis=1)
-        gains = wanted[np.arange(len(rows)), candidates]
+        gains = wanted.max(axis=1)
         found: list[tuple[float, Promotion]] = []
-        for row in np.argsort(-gains)[: max(limit, 0)]:
+        for row in np.argsort(-gains)[: max(limit, 0)].tolist():
             bank = banks[row]
             slot, coldest = _coldest(tables[bank], heat[row])
             gain = float(gains[row])

@@ -14,6 +14,7 @@ from engine.runtime.step_times import StepTime
 
 TOLERANCE = 0.15
 FEWEST_STEPS = 5
+LEAST_SHARE = 0.05  # of a step: a lane that works for less, as to look up a token, tells nothing of its speed
 REPLAN_SHARE = 0.02  # of decode time, at most, goes into planning
 
 
@@ -39,7 +40,7 @@ class Pace:
         factors = {}
         for lane, planned in self.lanes.items():
             busy = statistics.median(step.busy.get(lane, 0.0) for step in steps)
-            if planned > 0 and busy > 0:
+            if planned > 0 and busy > 0 and max(planned, busy) >= LEAST_SHARE * measured:
                 factors[lane] = busy / planned
         return factors or None
 

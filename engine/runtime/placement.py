@@ -37,11 +37,14 @@ _TILE_BYTES = 32 << 20  # at most; and at most a quarter of a bank
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`on_device` names items ("blk.3.attn"); `slots` gives, per bank ("blk.3.experts"), its slots on the device, and
-    `streamed` how many of the experts without a slot come over the link for each part of a prompt."""
+    `streamed` how many of the experts without a slot come over the link for each part of a prompt. Items in RAM that
+    are `prefetched` come over the link, too, for each part of a prompt, or for each step of few tokens."""
 
     on_device: frozenset[str] = frozenset()
     slots: Mapping[str, int] = field(default_factory=dict)
     streamed: Mapping[str, int] = field(default_factory=dict)
+    prefetched_for_prompts: frozenset[str] = frozenset()
+    prefetched_for_few: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, plan: PlacementPlan, streamed: Mapping[str, int] | None = None) -> Placement:
@@ -53,7 +56,15 @@ class Placement:
 
     @property
     def uses_device(self) -> bool:
-        return bool(self.on_device or any(self.slots.values()))
+        return bool(self.on_device or any(self.slots.values()) or self.prefetched)
+
+    @property
+    def prefetched(self) -> frozenset[str]:
+        return self.prefetched_for_prompts | self.prefetched_for_few
+
+    def with_items(self, items: frozenset[str]) -> Placement:
+        """As it is for a step that has these on the device as well."""
+        return replace(self, on_device=self.on_device | items)
 
     def is_on_device(self, item: str) -> bool:
         """Of an operation's item, the halves of a bank included."""
@@ -64,8 +75,9 @@ class Placement:
     def common(self, other: Placement) -> Placement:
         """What is on the device in both."""
         shared = {bank: min(count, other.slots.get(bank, 0)) for bank, count in self.slots.items()}
-        streamed = self.streamed if self == other else {}
-        return Placement(self.on_device & other.on_device, {b: n for b, n in shared.items() if n}, streamed)
+        if self == other:
+            return self
+        return Placement(self.on_device & other.on_device, {b: n for b, n in shared.items() if n})
 
 
 @dataclass(frozen=True, slots=True)

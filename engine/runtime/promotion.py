@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.runtime.devices.streams import Event, Launch, Span, Task
-from engine.runtime.expert_slots import ExpertHeat, Ids, Promotion
+from engine.runtime.expert_slots import ExpertHeat, Ids, Promotion, Uses
 from engine.runtime.residency import Residency
 from engine.runtime.staging import Rows
 
@@ -33,8 +33,9 @@ class Promoter:
         self._residency = residency
         self._heat = heat
         self._used: dict[str, Ids] = {}
+        self._uses: tuple[Uses, ...] = ()
         self._under_way: _UnderWay | None = None
-        self._hits = self._uses = self._since = 0
+        self._hits = self._uses_count = self._since = 0
         self.promoted = 0
         self.changed: set[str] = set()  # banks whose tables differ from what the programs were told
         self.is_enabled = True
@@ -45,9 +46,9 @@ class Promoter:
         """Called on the device's stream with the experts that the step uses."""
         self._used[bank] = ids.copy()
 
-    def note_all(self, used: Mapping[str, Ids]) -> None:
+    def note_all(self, uses: tuple[Uses, ...]) -> None:
         """The same for all banks at once, where nobody changes the arrays before `after_step`."""
-        self._used.update(used)
+        self._uses = uses
 
     def used(self, bank: str) -> Ids:
         """The experts that the present step uses, a row per token that is left in that layer."""
@@ -56,31 +57,27 @@ class Promoter:
     @property
     def hit_rate(self) -> float | None:
         """Share of uses since the last placement that found their expert on the device."""
-        return self._hits / self._uses if self._uses else None
+        return self._hits / self._uses_count if self._uses_count else None
 
     def after_step(self, tokens: int) -> None:
         """Counts what was used; begins promotions where nothing is under way."""
-        used, self._used = self._used, {}
-        if not used:
+        uses, self._uses = self._uses or Uses.of(self._used), ()
+        self._used.clear()
+        if not uses:
             return
-        self._count_hits(used)
-        self._heat.note(used)
+        hits, all_uses = self._heat.note(uses)
+        self._hits += hits
+        self._uses_count += all_uses
         self._since += tokens
         if self.is_enabled and self._under_way is None and self._since >= _TOKENS_BETWEEN:
             self._since = 0
-            tables = {bank: self._residency.banks[bank].table for bank in used}
+            tables = {bank: self._residency.banks[bank].table for part in uses for bank in part.banks}
             self.begin(self._heat.promotions(tables, _AT_ONCE))
-
-    def _count_hits(self, used: dict[str, Ids]) -> None:
-        tables = self._residency.banks
-        found = [tables[bank].table.slots[ids] for bank, ids in used.items()]
-        flat = np.concatenate(found, axis=None)
-        self._hits += int(np.count_nonzero(flat >= 0))
-        self._uses += flat.size
 
     def settle(self) -> None:
         """Before a step: takes finished promotions into the tables; waits for none."""
         self._used.clear()  # of a step that failed or was left
+        self._uses = ()
         if self._under_way is not None and self._under_way.done.is_set_within(0):
             self._take_in(self._under_way)
 

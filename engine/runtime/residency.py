@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from engine.runtime.devices.memory import Bytes, DeviceMemory, Region
 from engine.runtime.expert_slots import Heat, SlotTable
 from engine.runtime.placement import BUFFERS
 from engine.runtime.traffic import Traffic
+
+if TYPE_CHECKING:
+    from engine.runtime.prefetch import Piece
 
 _ALIGNMENT = 64
 
@@ -60,6 +64,7 @@ class Residency:
         self.items: dict[str, ItemMemory] = {}
         self.banks: dict[str, BankMemory] = {}
         self.tiles: list[list[Region]] = []  # by buffer: gate, up, down, biases
+        self.buffers: list[Region] = []  # for items that are prefetched
         self.traffic = Traffic()
         self._weights = weights
         self._pool = pool
@@ -284,6 +289,41 @@ class Residency:
         self.traffic.count(copied)
         return copied
 
+    # --- what is prefetched -----------------------------------------------------------------------------------
+
+    def allocate_buffers(self, sizes: Sequence[int]) -> list[Region]:
+        """Memory for what is prefetched: that which is there, if it fits. DeviceMemoryError."""
+        if [region.size for region in self.buffers] == [size for size in sizes if size]:
+            return self.buffers
+        new: list[Region] = []
+        try:
+            for size in filter(None, sizes):
+                new.append(self.memory.allocate(size, "Prefetched weights"))
+        except BaseException:
+            release_tiles([new])
+            raise
+        return new
+
+    def set_buffers(self, buffers: list[Region]) -> None:
+        """`buffers` take the place of those that were there."""
+        if buffers is not self.buffers:
+            release_tiles([self.buffers])
+            self.buffers = buffers
+
+    def piece_parts(self, piece: Piece) -> list[tuple[Region, int, Bytes]]:
+        """What a piece's copy takes: where to, in bytes of the buffer, and from where."""
+        buffer = self.buffers[piece.buffer]
+        return [(buffer, offset, self._source(name)) for name, offset in piece.offsets.items()]
+
+    def load_piece(self, piece: Piece) -> int:
+        """Copies an item's piece into its buffer; the bytes copied."""
+        copied = 0
+        for buffer, offset, source in self.piece_parts(piece):
+            buffer.write(offset, source)
+            copied += len(source)
+        self.traffic.count(copied)
+        return copied
+
     def _roles(self, bank: str) -> tuple[str, ...]:
         return self._experts[bank].tensors
 
@@ -296,6 +336,7 @@ class Residency:
         for bank in list(self.banks):
             self.banks.pop(bank).release()
         self.set_tiles([])
+        self.set_buffers([])
 
 
 def release_tiles(buffers: list[list[Region]]) -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
 from engine.models.graph import Experts, Graph, Op
 from engine.runtime.devices.device import Device
+from engine.runtime.devices.memory import Region
 from engine.runtime.devices.streams import Event, Task
 from engine.runtime.lowering import CpuProgram
 from engine.runtime.placement import SlotLookup, TileLookup
+from engine.runtime.prefetch import Piece
 from engine.runtime.segments import Crossing, Segment, Segments
 from engine.runtime.staging import Rows, Staging
 from kernels._cpu import Batch, ThreadPool
@@ -56,6 +59,15 @@ class Tables(Protocol):
 
     def load_tile(self, bank: str, tile: int, buffer: int) -> int:
         """Copies a tile's experts into a buffer; the bytes copied."""
+
+    def load_piece(self, piece: Piece) -> int:
+        """Copies what is prefetched into its buffer; the bytes copied."""
+
+    def piece_parts(self, piece: Piece) -> list[tuple[Region, int, Rows]]:
+        """What that takes: where to, and from where."""
+
+    def slots(self, bank: str) -> Rows:
+        """By expert, at an address that stays: its slot or -1, as the programs know it."""
 
     def count_carried(self, size: int, *, to_device: bool) -> None:
         """Values of so many bytes have gone over the link."""
@@ -171,18 +183,19 @@ class CopyWork:
 
 
 @dataclass(eq=False)
-class TileWork:
-    """Brings a tile of experts into its buffer, at the link's speed."""
+class WeightWork:
+    """Brings weights into their buffer, at the link's speed: a tile of experts, or a piece of an item."""
 
     device: Device
     tables: Tables
-    lookup: TileLookup
+    load: Callable[[], int]  # the bytes copied
     now: Callable[[], float]
+    piece: Piece | None = None
     copied: int = 0
 
     def __call__(self) -> None:
         began = self.now()
-        self.copied = self.tables.load_tile(self.lookup.bank, self.lookup.tile, self.lookup.buffer)
+        self.copied = self.load()
         self.device.hold_link(WEIGHTS, self.copied, self.now() - began)
 
     def cost(self) -> float:
@@ -209,7 +222,8 @@ class Schedule:
 
 
 class Scheduler:
-    """Makes the schedule of one placement. `costs` is asked by a virtual clock only.
+    """Makes the schedule of one placement, with `pieces` of the graph prefetched. `costs` is asked by a virtual clock
+    only.
 
     Those that are needed of `known_stagings`, and new ones, go into `stagings`.
     """
@@ -225,8 +239,10 @@ class Scheduler:
         known_stagings: Stagings,
         stagings: Stagings,
         costs: Costs = lambda work: 0.0,
+        pieces: Sequence[Piece] = (),
     ) -> None:
         self._graph = graph
+        self._pieces = {piece.begin: piece for piece in pieces}
         self._sides = sides
         self._device = device
         self._step = step
@@ -256,35 +272,50 @@ class Scheduler:
             else:
                 waits[crossing.consumer].append(arrived)
                 copies.append((crossing, copy, (left,), (arrived,)))
-        tiles = self._tile_tasks(works, waits, signals)
-        streams: dict[str, list[Task]] = {CPU: [], COMPUTE: [], ACTIVATIONS: [], WEIGHTS: tiles}
+        weights = self._weight_tasks(works, waits, signals)
+        streams: dict[str, list[Task]] = {CPU: [], COMPUTE: [], ACTIVATIONS: [], WEIGHTS: weights}
         for index, work in enumerate(works):
             task = self._segment_task(work, tuple(waits[index]), tuple(signals[index]))
             streams[COMPUTE if work.segment.on_device else CPU].append(task)
         streams[ACTIVATIONS] = [self._copy_task(works, *parts) for parts in copies]
         return Schedule({name: tuple(tasks) for name, tasks in streams.items()}, logits, segments)
 
-    def _tile_tasks(
+    def _weight_tasks(
         self, works: Sequence[SegmentWork], waits: dict[int, list[Event]], signals: dict[int, list[Event]]
     ) -> list[Task]:
-        """One copy per tile, as soon as the segment is done that used its buffer last."""
+        """One copy per tile and piece, as soon as the segment is done that used its buffer last."""
         tasks: list[Task] = []
-        last_use: dict[int, int] = {}  # buffer → segment
+        last_use: dict[str, int] = {}  # buffer → segment
         for index, work in enumerate(works):
-            op = self._graph.ops[work.segment.begin]
-            if not isinstance(op, TileLookup):
+            found = self._weight_copy(work)
+            if found is None:
                 continue
-            buffer, there = op.buffer, Event()
+            (name, copy), buffer, there = found, self._buffer_of(work), Event()
             waits[index].append(there)
             free = (Event(),) if buffer in last_use else ()
             for event in free:
                 signals[last_use[buffer]].append(event)
             last_use[buffer] = index
-            copy = TileWork(self._device, self._tables, op, self._now)
-            tasks.append(
-                Task(f"{op.bank} tile {op.tile}", "link", copy, free, (there,), copy.cost, writes=_buffer_memory(op))
-            )
+            tasks.append(Task(name, "link", copy, free, (there,), copy.cost, writes=frozenset({buffer})))
         return tasks
+
+    def _weight_copy(self, work: SegmentWork) -> tuple[str, WeightWork] | None:
+        """What has to come over the link for a segment."""
+        op, piece = self._graph.ops[work.segment.begin], self._pieces.get(work.segment.begin)
+        if isinstance(op, TileLookup):
+            load = partial(self._tables.load_tile, op.bank, op.tile, op.buffer)
+            return f"{op.bank} tile {op.tile}", WeightWork(self._device, self._tables, load, self._now)
+        if piece is not None:
+            load = partial(self._tables.load_piece, piece)
+            return f"{piece.item} prefetched", WeightWork(self._device, self._tables, load, self._now, piece)
+        return None
+
+    def _buffer_of(self, work: SegmentWork) -> str:
+        """The memory, as tasks name it, that a segment's weights come into; empty where they are there."""
+        op, piece = self._graph.ops[work.segment.begin], self._pieces.get(work.segment.begin)
+        if isinstance(op, TileLookup):
+            return f"tile buffer {op.buffer}"
+        return f"prefetch buffer {piece.buffer}" if piece is not None else ""
 
     def _work(self, segment: Segment) -> SegmentWork:
         return SegmentWork(self._sides[segment.on_device], self._graph, segment, self._step, self._tables)
@@ -319,7 +350,7 @@ class Scheduler:
         ops = self._graph.ops[segment.begin : segment.end]
         name = ops[0].item if ops[0].item == ops[-1].item else f"{ops[0].item} … {ops[-1].item}"
         reads = {side.place_of(value) for op in ops for value in op.reads}
-        reads |= _buffer_memory(ops[0]) if isinstance(ops[0], TileLookup) else set()
+        reads |= set(filter(None, [self._buffer_of(work)]))
         writes = {side.place_of(value) for op in ops for value in op.writes}
         writes |= {f"{side.name} value {handle}" for handle, _ in work.inputs}
         writes |= {f"copy of {side.name} value {handle}, {id(work)}" for handle, _, copied in work.outputs if copied}
@@ -362,7 +393,3 @@ class Scheduler:
             reads=frozenset(reads),
             writes=frozenset(staging.name for _, staging in work.stagings),
         )
-
-
-def _buffer_memory(op: TileLookup) -> frozenset[str]:
-    return frozenset({f"tile buffer {op.buffer}"})

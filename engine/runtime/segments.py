@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from engine.models.graph import Graph
@@ -32,9 +33,9 @@ class Segments:
     crossings: tuple[Crossing, ...]
 
 
-def place(graph: Graph, placement: Placement) -> Segments:
-    """A segment ends where the side changes, before an operation that has to wait for the other side, and before either
-    half of a bank, so that they begin together."""
+def place(graph: Graph, placement: Placement, cuts: Collection[int] = ()) -> Segments:
+    """A segment ends where the side changes, before an operation that has to wait for the other side, before either
+    half of a bank, so that they begin together, and before the operations `cuts`."""
     segments: list[Segment] = []
     crossings: list[Crossing] = []
     writer: dict[str, int] = {}  # value → segment that wrote it last
@@ -43,7 +44,7 @@ def place(graph: Graph, placement: Placement) -> Segments:
         side = placement.is_on_device(op.item)
         missing = tuple(dict.fromkeys(value for value in op.reads if value in writer and side not in valid[value]))
         waits_for = max((c.producer for c in crossings if c.consumer == len(segments) - 1), default=-1)
-        begins = isinstance(op, SlotLookup | TileLookup) or op.item.endswith(MISSES)
+        begins = isinstance(op, SlotLookup | TileLookup) or op.item.endswith(MISSES) or index in cuts
         can_go_on = not begins and all(writer[value] <= waits_for for value in missing)
         if segments and segments[-1].on_device == side and can_go_on:
             segments[-1] = Segment(side, segments[-1].begin, index + 1)

@@ -32,6 +32,20 @@ class Staging:
         """Device memory in use."""
         return self._region.charged if self._region is not None else 0
 
+    @property
+    def buffer(self) -> Rows:
+        """All of it; another one once more rows are reserved."""
+        return self._buffer
+
+    @property
+    def address(self) -> int:
+        """Of the rows, until more are reserved."""
+        return int(self._buffer.ctypes.data)
+
+    def show(self, rows: int) -> None:
+        """Gives as `rows` what was copied here without `put`."""
+        self.rows = self._buffer[:rows]
+
     def reserve(self, rows: int) -> None:
         """Room for `rows`. DeviceMemoryError where the device has none."""
         if rows <= self.capacity:

@@ -20,6 +20,7 @@ from engine.runtime.executor import Chunk
 from engine.runtime.hybrid import HybridExecutor
 from engine.runtime.migration import migrate
 from engine.runtime.placement import Placement
+from engine.runtime.prefetch import prefetchable
 from engine.runtime.schedule import Costs
 from kernels._cpu import ThreadPool
 from tests.support.native_model import Logits
@@ -92,9 +93,12 @@ def banks_of(graph: Graph) -> dict[str, int]:
 
 
 def random_placement(graph: Graph, random: Random) -> Placement:
-    """Each item by the toss of a coin, whose bias is drawn too; each bank with none, some or all of its experts."""
+    """Each item by the toss of a coin, whose bias is drawn too; each bank with none, some or all of its experts. Of the
+    feed-forward blocks that are left in RAM, some are prefetched."""
     share = random.random()
     items = frozenset(item for item in items_of(graph) if random.random() < share)
     slots = {bank: random.choice([0, random.randint(1, count), count]) for bank, count in banks_of(graph).items()}
     streamed = {bank: random.randint(0, 8) for bank, count in banks_of(graph).items() if 0 < slots[bank] < count}
-    return Placement(items, {bank: count for bank, count in slots.items() if count}, streamed)
+    rest = sorted(prefetchable(graph) - items)
+    prompts, few = (frozenset(item for item in rest if random.random() < share) for _ in range(2))
+    return Placement(items, {bank: count for bank, count in slots.items() if count}, streamed, prompts, few)

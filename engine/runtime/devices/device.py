@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.errors import EngineError
 from engine.runtime.devices.memory import DeviceMemory, Region
-from engine.runtime.devices.streams import Clock, Stream
+from engine.runtime.devices.streams import Clock, Span, Stream
 from kernels._cpu import Batch, Program, ThreadPool
 
 if TYPE_CHECKING:
     from engine.models.graph import Graph
     from engine.placement.hardware.card import CardFacts
-    from engine.runtime.expert_slots import Ids
+    from engine.runtime.expert_slots import Ids, Uses
     from engine.runtime.lowering import CpuProgram
     from engine.runtime.schedule import Schedule, Side
     from engine.runtime.staging import Staging
@@ -50,23 +50,23 @@ class StepGraph(Protocol):
     """A step of few tokens that a device ran as a whole."""
 
     @property
-    def used(self) -> Mapping[str, Ids]:
-        """By bank: the experts that the step used. Good until the next step."""
+    def uses(self) -> tuple[Uses, ...]:
+        """The experts that the step used. Good until the next step."""
 
     @property
     def copied(self) -> tuple[int, int]:
         """Bytes that went to the device, and that came from it."""
 
     @property
-    def cpu_seconds(self) -> float:
-        """How long the CPU's segments took."""
+    def busy(self) -> Mapping[str, float]:
+        """Seconds that each lane worked, as far as it is known."""
 
-    def cpu_spans(self) -> list[tuple[str, float, float]]:
-        """When each of them ran."""
+    def spans(self) -> list[Span]:
+        """What ran when, of a step that was traced."""
 
 
 class StepGraphs(Protocol):
-    def step(self, batch: Batch) -> StepGraph | None:
+    def step(self, batch: Batch, *, is_traced: bool = False) -> StepGraph | None:
         """Runs a step to its end; None, with nothing done, where it has to be run task by task."""
 
     def close(self) -> None:
@@ -156,6 +156,8 @@ def parse_device(text: str) -> DeviceChoice:
         )
     if not size:
         return DeviceChoice(kind)
+    if kind == "cpu":
+        raise EngineError("The processor has no memory of its own to be limited.", remedy="Write --device cpu.")
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]*)", size)
     if match is None or match[2].upper() not in _UNITS:
         raise EngineError(f"“{size}” is no amount of memory.", remedy="Write it as 256MiB or 6GiB.")

@@ -81,7 +81,12 @@ class EmulatedDevice:
         cast(CudaProgram, program.program).set_expert_places(program.tables[bank], slots)
 
     def new_graphs(self, schedule: Schedule, sides: Mapping[bool, Side], table_blocks: int) -> StepGraphs | None:
-        return None
+        """Where native programs run, in real time."""
+        if self.kernels == "exact" or isinstance(self.clock, VirtualClock):
+            return None
+        from engine.runtime.devices.native_step import NativeSteps
+
+        return NativeSteps(schedule, self.link)
 
     def new_staging(self, name: str, width: int, is_ids: bool, on_device: bool) -> Staging:
         return Staging(name, width, is_ids, self.memory if on_device else None)

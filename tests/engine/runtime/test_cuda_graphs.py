@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import platform
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +16,7 @@ from engine.errors import EngineError
 from engine.memory.sequence_state import SequenceState
 from engine.runtime.devices.cuda.graphs import MOST_GRAPHS, Graphs
 from engine.runtime.executor import Chunk
-from engine.runtime.expert_slots import Promotion
+from engine.runtime.expert_slots import Ids, Promotion, Uses
 from engine.runtime.placement import Placement
 from engine.runtime.schedule import Schedule
 from kernels.cuda.driver import Driver
@@ -32,6 +36,7 @@ MODELS = {
 }
 TOKENS = np.random.default_rng(4).integers(0, 256, 18).tolist()
 PROMPT = 10
+MOST_CALLS = 250
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -76,6 +81,26 @@ def decode(model: HybridModel, steps: int = len(TOKENS) - PROMPT) -> tuple[Seque
     state = model.new_state()
     model.extend(state, TOKENS[:PROMPT])
     return state, np.concatenate([model.extend(state, [t]) for t in TOKENS[PROMPT : PROMPT + steps]])
+
+
+def python_calls(work: Callable[[], object]) -> int:
+    """Calls of functions, Python's and C's, that this thread makes."""
+    count = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def by_bank(uses: Sequence[Uses]) -> dict[str, Ids]:
+    return {bank: ids.copy() for part in uses for bank, ids in zip(part.banks, part.ids, strict=True)}
 
 
 def counted(function: str, work: Callable[[], object]) -> int:
@@ -195,7 +220,7 @@ def test_uses_are_counted(tiny_models: Write, tmp_path: Path) -> None:
     model.executor.promoter.is_enabled = False
     seen = []
     note = model.executor.heat.note
-    model.executor.heat.note = lambda used: (seen.append({b: i.copy() for b, i in used.items()}), note(used))[1]  # type: ignore[method-assign]
+    model.executor.heat.note = lambda uses: (seen.append(by_bank(uses)), note(uses))[1]  # type: ignore[method-assign]
     state, _ = decode(model)
     state.release()
     captured, seen[:] = seen[:], []
@@ -207,6 +232,135 @@ def test_uses_are_counted(tiny_models: Write, tmp_path: Path) -> None:
         np.array_equal(a[bank], b[bank]) for a, b in zip(captured, seen, strict=True) for bank in b
     )
     model.close()
+
+
+@pytest.mark.parametrize("layers", [2, 6])
+def test_a_replayed_step_calls_little(tiny_models: Write, tmp_path: Path, layers: int) -> None:
+    """However many layers there are, Python does the same few things between two tokens."""
+    shape = replace(MODELS["experts"], layers=layers)
+    model = HybridModel(tiny_models(shape), context=64, device=open_card(tmp_path))
+    model.place(mixed(model))
+    model.executor.promoter.is_enabled = False
+    state, _ = decode(model, 4)
+    assert python_calls(lambda: model.extend(state, [TOKENS[state.length]])) <= MOST_CALLS
+    state.release()
+    model.close()
+
+
+def test_a_traced_step_tells_what_the_card_did(model: HybridModel) -> None:
+    """Segments and copies as spans of the card's own events; the order is that of the schedule."""
+    executor = model.executor
+    executor.promoter.is_enabled = False
+    state, _ = decode(model, 4)
+    for _ in range(2):  # the first is captured, the second replayed
+        executor.trace = []
+        assert counted("cuGraphLaunch", lambda: model.extend(state, [TOKENS[state.length]])) == 1
+        spans = executor.trace
+        assert executor.schedule is not None
+        for stream, tasks in executor.schedule.streams.items():
+            found = [span for span in spans if span.stream == stream]
+            assert [span.name for span in found] == [task.name for task in tasks]
+            assert all(a.end <= b.begin + 1e-4 for a, b in pairwise(found)), stream
+        busy = executor.times.latest[-1].busy
+        assert busy["GPU"] > 0 and busy["CPU"] > 0
+        assert busy["GPU"] == pytest.approx(sum(s.end - s.begin for s in spans if s.lane == "GPU"), rel=1e-3)
+        assert sum(busy.values()) <= 2.5 * executor.times.latest[-1].seconds
+    state.release()
+
+
+def test_the_cards_share_is_known_without_a_trace(model: HybridModel) -> None:
+    """One of the first steps is timed, so that a plan can be corrected where the card is slow."""
+    state, _ = decode(model, 5)
+    assert model.executor.times.latest[-1].busy["GPU"] > 0
+    state.release()
+
+
+def test_flags_instead_of_host_functions(
+    shape: TinyModel, tiny_models: Write, reference: Logits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Windows' WDDM takes: the same logits, no host function, and errors end a step as ever."""
+    set_card()
+    monkeypatch.setattr(platform, "system", lambda: "Windows")
+    device = open_card(tmp_path)
+    monkeypatch.undo()
+    assert device.hands_over_by_flags
+    model = HybridModel(tiny_models(shape), context=64, device=device)
+    model.place(mixed(model))
+    model.executor.promoter.is_enabled = False
+
+    def run() -> None:
+        state, rows = decode(model)
+        assert near(rows, reference[PROMPT:], shape)
+        state.release()
+
+    assert counted("cuLaunchHostFunc", run) == 0
+    assert counted("cuGraphLaunch", run) == len(TOKENS) - PROMPT
+    state, _ = decode(model, 3)
+    state.reserve(1)
+    with pytest.raises(EngineError, match="token 9999 is outside the table"):
+        model.executor.run([Chunk(state, [9999], 0)])
+    row = model.extend(state, [TOKENS[state.length]])
+    assert near(row, reference[state.length - 1 : state.length], shape)
+    state.release()
+    model.close()
+    assert charged() == 0
+
+
+def test_a_launch_that_fails_leaves_no_flag_behind(
+    tiny_models: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver refuses a graph's launch: the step runs task by task, and nobody waits for a flag."""
+    shape = MODELS["dense"]
+    reference = NativeModel(tiny_models(shape)).logits(TOKENS)
+    set_card()
+    device = open_card(tmp_path)
+    device.hands_over_by_flags = True
+    model = HybridModel(tiny_models(shape), context=64, device=device)
+    model.place(mixed(model))
+    real = Driver.call
+
+    def refuse(self: Driver, function: str, *args: object) -> None:
+        if function == "cuGraphLaunch":
+            raise LaunchError("not now")
+        real(self, function, *args)
+
+    monkeypatch.setattr(Driver, "call", refuse)
+    state, rows = decode(model)
+    assert near(rows, reference[PROMPT:], shape)
+    state.release()
+    model.close()
+    assert charged() == 0
+
+
+def test_prefetched_weights_are_part_of_the_graph(
+    tiny_models: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filled by host functions in small chunks, on streams of their own; in any order that events allow."""
+    monkeypatch.setattr("engine.runtime.devices.cuda.pieces._CHUNK", 48 << 10)
+    shape = replace(MODELS["dense"], layers=3)
+    path = tiny_models(shape)
+    reference = NativeModel(path).logits(TOKENS)
+    set_card()
+    model = HybridModel(path, context=64, device=open_card(tmp_path))
+    blocks = frozenset({"blk.0.ffn", "blk.1.ffn", "blk.2.ffn"})
+    rest = frozenset(items_of(model.graph)) - blocks - {"embedding", "blk.0.attn"}
+    model.place(Placement(rest, prefetched_for_few=blocks))
+    state, rows = decode(model)
+    assert near(rows, reference[PROMPT:], shape)
+    copied = model.executor.residency.traffic.to_device
+    for order in range(8):
+        state.truncate(PROMPT + order % 3)
+        set_graph_order(order)
+        token = TOKENS[state.length]
+        assert counted("cuGraphLaunch", lambda token=token: model.extend(state, [token])) == 1  # type: ignore[misc]
+        state.truncate(state.length - 1)
+        assert near(model.extend(state, [token]), reference[state.length - 1 : state.length], shape)
+    set_graph_order(0)
+    each = sum(model.executor.residency.item_bytes(item) for item in blocks)
+    assert model.executor.residency.traffic.to_device - copied >= 16 * each
+    state.release()
+    model.close()
+    assert charged() == 0
 
 
 def test_several_sequences_in_one_step(model: HybridModel, shape: TinyModel, reference: Logits) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.placement.locality import PROMOTED_SHARE, RoutingGenerator, recent_hits
-from engine.runtime.expert_slots import ExpertHeat, SlotTable
+from engine.runtime.expert_slots import ExpertHeat, SlotTable, Uses
 from engine.runtime.placement import Placement
 from tests.support.hybrid_model import HybridModel, banks_of
 from tests.support.logit_bounds import bounds
@@ -35,21 +35,22 @@ def test_lookup_gives_slots_and_marks_the_rest() -> None:
 def test_heat_decays_and_ranks() -> None:
     heat = ExpertHeat({"a": 4, "b": 8})
     for _ in range(20):
-        heat.note({"a": np.array([[0, 1]], np.int32), "b": np.array([[7, 1]], np.int32)})
+        heat.note(Uses.of({"a": np.array([[0, 1]], np.int32), "b": np.array([[7, 1]], np.int32)}))
     assert heat.hottest("a", 2, 4) == (0, 1) and heat.hottest("b", 2, 8) == (1, 7)
     for _ in range(400):
-        heat.note({"a": np.array([[2, 3]], np.int32), "b": np.array([[0, 1]], np.int32)})
+        heat.note(Uses.of({"a": np.array([[2, 3]], np.int32), "b": np.array([[0, 1]], np.int32)}))
     assert set(heat.hottest("a", 2, 4)) == {2, 3} and heat.of("a")[0] < 3
 
 
 def test_promotion_needs_a_clear_advantage() -> None:
     heat, tables = ExpertHeat({"a": 4}), {"a": SlotTable.of(4, [0, 1])}
+    heat.set_slots("a", tables["a"].slots)
     uses = [[0, 2], [1, 3]] * 30
     for row in uses:
-        heat.note({"a": np.array([row], np.int32)})
+        heat.note(Uses.of({"a": np.array([row], np.int32)}))
     assert heat.promotions(tables, 4) == [], "experts used alike do not take turns"
     for _ in range(60):
-        heat.note({"a": np.array([[0, 2]], np.int32)})
+        heat.note(Uses.of({"a": np.array([[0, 2]], np.int32)}))
     (promotion,) = heat.promotions(tables, 4)
     assert (promotion.expert, promotion.slot) == (2, 1)
 
@@ -62,8 +63,10 @@ def test_recent_use_finds_most_experts_of_a_text() -> None:
     routing = RoutingGenerator(experts, used, seed=4).text(600)
     for row in routing:
         ids = row[None].astype(np.int32)
-        hits.append(float((table.lookup(ids) >= 0).mean()))
-        heat.note({"a": ids})
+        heat.set_slots("a", table.slots)
+        found, uses = heat.note(Uses.of({"a": ids}))
+        assert found == np.count_nonzero(table.lookup(ids) >= 0) and uses == used
+        hits.append(found / uses)
         for promotion in heat.promotions({"a": table}, 1):
             table.evict(promotion.slot)
             table.install(promotion.slot, promotion.expert)

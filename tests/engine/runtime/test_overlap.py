@@ -6,94 +6,74 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
-from engine.runtime.devices import LinkRates, VirtualClock
-from engine.runtime.expert_slots import Promotion
-from engine.runtime.placement import Placement
-from engine.runtime.rates import Rates
-from engine.runtime.trace import busy_seconds, chrome_trace, write_trace
-from tests.support.hybrid_model import HybridModel, banks_of, items_of
+from engine.runtime.trace import chrome_trace, write_trace
+from tests.bench import overlap
+from tests.support.hybrid_model import HybridModel
+from tests.support.overlap import (
+    MODEL,
+    TOKENS,
+    decode_with_promotions,
+    dense_prompt,
+    expert_model,
+    prompt_with_streams,
+)
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
-# Every token uses every expert, so that hits and misses are as many in each layer and step.
-MODEL = TinyModel("qwen3moe", layers=4, experts=8, experts_used=8, feed_forward=512)
-SLOTS = 6
-EXPERT_BYTES = 3 * 256 * 512 * 4
-# While one is on its way, five are on the device and three are not: a layer's halves take about as long as its copy.
-RATES = Rates(cpu_bandwidth=EXPERT_BYTES / 1.6e-3, device_bandwidth=EXPERT_BYTES / 1e-3)
-LINK = LinkRates(bandwidth=EXPERT_BYTES / 4.5e-3, latency=10e-6)
-TOKENS = np.random.default_rng(3).integers(0, 512, 16).tolist()
 
 
 @pytest.fixture
 def model(tiny_models: Write) -> Iterator[HybridModel]:
-    model = HybridModel(tiny_models(MODEL), link=LINK, clock=VirtualClock(), costs=RATES.seconds)
-    items = [item for item in items_of(model.graph) if item != "embedding"]
-    model.place(Placement(frozenset(items), dict.fromkeys(banks_of(model.graph), SLOTS)))
-    model.executor.promoter.is_enabled = False
+    model = expert_model(tiny_models)
     yield model
     model.close()
 
 
-def decode_with_promotions(model: HybridModel, steps: int = 6) -> tuple[float, dict[str, float]]:
-    """Seconds of some steps, in each of which an expert per layer is on its way; and how long each lane worked."""
-    state, promoter = model.new_state(), model.executor.promoter
-    model.extend(state, TOKENS[:8])
-    begin = promoter.now
-    model.executor.trace = promoter.trace = []
-    for step in range(steps):
-        tables = {bank: memory.table for bank, memory in model.executor.residency.banks.items()}
-        promoter.begin([Promotion(b, int(np.flatnonzero(t.absent)[0]), step % SLOTS) for b, t in tables.items()])
-        model.extend(state, [TOKENS[8 + step]])
-        promoter.finish()
-    state.release()
-    spans = model.executor.trace
-    return promoter.now - begin, busy_seconds(spans)
-
-
 def test_a_step_takes_little_more_than_its_busiest_lane(model: HybridModel) -> None:
-    seconds, busy = decode_with_promotions(model)
-    assert seconds <= 1.15 * max(busy.values())
-    assert sum(busy.values()) >= 1.8 * max(busy.values())
+    steps = decode_with_promotions(model)
+    assert steps.above_busiest <= 1.15 and steps.serial >= 1.8
 
 
 def test_weights_on_the_compute_stream_would_be_noticed(model: HybridModel) -> None:
     """The mutation: copies of weights queue with the operations."""
     model.device.weights, own = model.device.compute, model.device.weights
-    seconds, busy = decode_with_promotions(model)
+    steps = decode_with_promotions(model)
     model.device.weights = own
-    assert seconds > 1.15 * max(busy.values())
+    assert steps.above_busiest > 1.15
 
 
 def test_weights_on_the_activations_stream_would_be_noticed(model: HybridModel) -> None:
     model.device.weights, own = model.device.activations, model.device.weights
-    seconds, busy = decode_with_promotions(model)
+    steps = decode_with_promotions(model)
     model.device.weights = own
-    assert seconds > 1.15 * max(busy.values())
+    assert steps.above_busiest > 1.15
 
 
 def test_a_prompt_keeps_all_three_busy(tiny_models: Write) -> None:
-    """Five experts are on the device, five come over the link, and the CPU computes six."""
-    shape = TinyModel("qwen3moe", layers=4, experts=16, experts_used=16, feed_forward=512)
-    rates = Rates(cpu_bandwidth=EXPERT_BYTES / 1.5e-3, device_bandwidth=EXPERT_BYTES / 1e-3)
-    model = HybridModel(
-        tiny_models(shape), link=LinkRates(EXPERT_BYTES / 1.8e-3, 10e-6), clock=VirtualClock(), costs=rates.seconds
-    )
-    items, banks = [item for item in items_of(model.graph) if item != "embedding"], banks_of(model.graph)
-    model.place(Placement(frozenset(items), dict.fromkeys(banks, 5), dict.fromkeys(banks, 5)))
-    model.executor.trace = []
-    state = model.new_state()
-    model.extend(state, [*TOKENS, *TOKENS])
-    state.release()
-    assert {span.stream for span in model.executor.trace} == {"CPU", "compute", "activations", "weights"}
-    busy, step = busy_seconds(model.executor.trace), model.executor.times.latest[-1]
-    assert step.seconds <= 1.15 * max(busy.values())
-    assert sum(busy.values()) >= 1.8 * max(busy.values())
-    model.close()
+    step = prompt_with_streams(tiny_models)
+    assert {span.stream for span in step.spans} == {"CPU", "compute", "activations", "weights"}
+    assert step.above_busiest <= 1.15 and step.serial >= 1.8
+
+
+def test_the_link_works_beside_a_dense_prompt(tiny_models: Write) -> None:
+    """What is prefetched is copied while the CPU computes, so that the CPU has half as much to do."""
+    alone, step = (dense_prompt(tiny_models, prefetched=prefetched) for prefetched in (False, True))
+    assert step.seconds <= 0.65 * alone.seconds
+    assert step.busy["link"] >= 0.75 * step.seconds and step.serial >= 1.8
+
+
+def test_the_picture_shows_every_lane(tiny_models: Write, tmp_path: Path) -> None:
+    cases = [prompt_with_streams(tiny_models)]
+    text = overlap.picture(cases)
+    root = ElementTree.fromstring(text)
+    assert root.tag.endswith("svg") and text.count("<rect") >= len(cases[0].spans)
+    assert all(f">{lane}<" in text for lane in ("CPU", "GPU", "link"))
+    (row,) = overlap.table(cases).splitlines()[2:]
+    assert row.startswith("| prompt, experts |") and "simulated" in overlap.table(cases)
 
 
 def test_hits_and_misses_run_at_the_same_time(model: HybridModel) -> None:

@@ -41,6 +41,12 @@ def test_each_lane_is_corrected_by_its_own_factor() -> None:
     assert watch.correction(steps(5, 0.020, cpu=0.8, gpu=0.25), 1.0) == pytest.approx({"CPU": 4.0, "GPU": 1.0})
 
 
+def test_a_lane_that_hardly_works_proves_nothing() -> None:
+    watch = Pace(0.010, {"CPU": 0.0002, "GPU": 0.0098})
+    assert watch.correction(steps(5, 0.020, cpu=0.0005, gpu=0.98), 1.0) == pytest.approx({"GPU": 2.0})
+    assert watch.correction(steps(5, 0.020, cpu=0.5, gpu=0.49), 1.0) == pytest.approx({"CPU": 50.0, "GPU": 1.0})
+
+
 def test_planning_takes_little_of_the_time() -> None:
     watch = Pace(0.010, {"CPU": 0.005}, planning_seconds=0.050)
     assert watch.correction(steps(60, 0.030), 2.4) is None

@@ -13,6 +13,7 @@ import pytest
 
 from engine.runtime.devices import Event, Task
 from engine.runtime.placement import Placement
+from engine.runtime.prefetch import prefetchable
 from engine.runtime.schedule import Schedule
 from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
 from tests.support.native_model import Logits
@@ -32,10 +33,12 @@ def model(request: pytest.FixtureRequest, tiny_models: Write) -> Iterator[Hybrid
 
 
 def mixed(model: HybridModel) -> Placement:
-    """Attention on the device, one feed-forward block too, a quarter of the experts, five streamed."""
+    """Attention on the device, one feed-forward block too, a quarter of the experts, five streamed; the other
+    feed-forward blocks of a dense model prefetched for each step."""
     items = [i for i in items_of(model.graph) if i.endswith("attn") or i in ("blk.1.ffn", "output")]
-    banks = banks_of(model.graph)
-    return Placement(frozenset(items), {bank: count // 4 for bank, count in banks.items()}, dict.fromkeys(banks, 5))
+    banks, rest = banks_of(model.graph), prefetchable(model.graph) - {"blk.1.ffn"}
+    slots, streamed = {bank: count // 4 for bank, count in banks.items()}, dict.fromkeys(banks, 5)
+    return Placement(frozenset(items), slots, streamed, rest, rest)
 
 
 def schedules_of(model: HybridModel) -> list[tuple[str, Schedule]]:

@@ -13,7 +13,7 @@ from kernels.cuda.driver import Driver
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no order with the legacy stream
 _GENERATIONS = itertools.count(1)
-_STREAMS = ("compute", "activations", "weights", "host")
+_STREAMS = ("compute", "activations", "weights", "host", "staging", "prefetch")
 
 
 class Card:

@@ -14,6 +14,7 @@ from engine.placement.hardware.card import CardFacts
 from engine.runtime.devices.cuda.card import Card
 from engine.runtime.devices.cuda.copies import Copies, PinnedMemory, pinned_cap
 from engine.runtime.devices.cuda.graphs import MOST_GRAPHS, Graphs
+from engine.runtime.devices.cuda.hand_over import FLAG_KERNELS, prefers_flags
 from engine.runtime.devices.cuda.memory import CudaMemory, CudaRegion
 from engine.runtime.devices.cuda.programs import largest_batches, new_program
 from engine.runtime.devices.cuda.staging import CudaStaging
@@ -52,6 +53,7 @@ class CudaDevice:
         self.memory: DeviceMemory = self.chunks
         self.copies = copies
         self.kernels = DriverKernels(driver, cache)
+        self.hands_over_by_flags = prefers_flags(driver, self.card.index)
         self.card.on_rest.append(self.kernels.unload)
         self.link = LinkRates()
         self.clock: Clock = WallClock()
@@ -74,7 +76,7 @@ class CudaDevice:
         cast(CudaProgram, program.program).set_expert_places(program.tables[bank], slots)
 
     def new_graphs(self, schedule: Schedule, sides: Mapping[bool, Side], table_blocks: int) -> StepGraphs | None:
-        return Graphs(self.card, self.pinned, schedule, sides, table_blocks)
+        return Graphs(self.card, self.pinned, schedule, sides, table_blocks, self.hands_over_by_flags)
 
     def new_staging(self, name: str, width: int, is_ids: bool, on_device: bool) -> Staging:
         return CudaStaging(name, width, is_ids, self.card, self.pinned, self.chunks if on_device else None)
@@ -94,7 +96,8 @@ class CudaDevice:
         self.card.synchronize("compute")
 
     def prepare(self, program: CpuProgram, need: WorkspaceNeed) -> None:
-        names = frozenset[str]().union(*(footprint.kernels for footprint in _footprints(program, need)))
+        flags = frozenset(FLAG_KERNELS if self.hands_over_by_flags else ())
+        names = flags.union(*(footprint.kernels for footprint in _footprints(program, need)))
         self.chunks.load_kernels(lambda: self.kernels.load(sorted(names)))
 
     def hold_link(self, stream: str, size: int, elapsed: float) -> None:

@@ -10,29 +10,49 @@ and go, while a new placement means new graphs.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import numpy as np
 
 from engine.errors import EngineError
+from engine.runtime.captured import NotedIds, carried_bytes, copies_of, segments_of, stagings_of
 from engine.runtime.devices.cuda.card import Card
 from engine.runtime.devices.cuda.copies import PinnedMemory
+from engine.runtime.devices.cuda.hand_over import FLAG_BYTES, HandOver, HostFunctions, MappedFlags
+from engine.runtime.devices.cuda.pieces import PieceCopies
 from engine.runtime.devices.cuda.programs import CardProgram
 from engine.runtime.devices.cuda.staging import CudaStaging
+from engine.runtime.devices.cuda.timing import Mark, Timing
 from engine.runtime.devices.memory import DeviceMemoryError
-from engine.runtime.devices.streams import Event, Task
-from engine.runtime.placement import SlotLookup
-from engine.runtime.schedule import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, CopyWork, Schedule, SegmentWork, Side
-from engine.runtime.staging import Rows
+from engine.runtime.devices.streams import Event, Span, Task
+from engine.runtime.schedule import (
+    ACTIVATIONS,
+    COMPUTE,
+    CPU,
+    WEIGHTS,
+    CopyWork,
+    Schedule,
+    SegmentWork,
+    Side,
+    WeightWork,
+)
 from kernels._cpu import Batch, HostSegment, HostStep
 from kernels.cuda.kernel_set import LaunchError
 from kernels.cuda.operands import MATVEC_MOST, partitions_for
 
 MOST_TOKENS = MATVEC_MOST  # of a step: beyond, launches take longer than putting them on a stream
 MOST_GRAPHS = 4  # per placement; the one that was made first goes
-_STREAMS = {COMPUTE: "compute", ACTIVATIONS: "activations", CPU: "host"}
+_STAGING = "staging"  # fills pinned buffers with weights
+_STREAMS = {
+    COMPUTE: "compute",
+    ACTIVATIONS: "activations",
+    CPU: "host",
+    WEIGHTS: "prefetch",  # not that of promotions, which go on beside a capture
+    _STAGING: "staging",
+}
 _NO_TIMING, _THREAD_LOCAL = 2, 1  # CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+_TIMED_EVERY, _FIRST_TIMED = 64, 3  # steps: reading a step's times takes longer than its launch
 
 
 class StepGraph:
@@ -44,111 +64,152 @@ class StepGraph:
         self._tokens = tokens
         self._order = list(in_order(graphs.schedule))
         self._events: dict[object, int] = {}
-        self._executable = self._graph = self._passes = 0
+        self._graphs: dict[bool, tuple[int, int]] = {}  # timed or not: graph and executable
+        self._passes = 0
+        self._timing = Timing(graphs.card)
+        self._is_timed = False  # what is put on the streams now
+        self._gpu_seconds = 0.0  # of the last step that was timed
         self._stagings = graphs.stagings
         for staging in self._stagings:
             staging.reserve(tokens)
         self._run = self._program.step_run(tokens, graphs.table_blocks, partitions)
-        self._noted, noted_bytes = self._places_for_ids(graphs.works)
-        self._host = self._pinned.allocate(self._run.block_bytes + noted_bytes)  # the batch, then ids
+        self._ids = NotedIds(graphs.schedule, tokens)
+        flags = self._run.block_bytes + 4 * self._ids.words  # in `_host`: the batch, then ids, then flags
+        on_cpu = [work for work in graphs.works if not work.segment.on_device]
+        self._host = self._pinned.allocate(-(-flags // FLAG_BYTES) * FLAG_BYTES + FLAG_BYTES * len(on_cpu))
+        self._host.bytes[:] = 0
         self._step = HostStep()
-        self.used: Mapping[str, Rows] = {
-            bank: self._ids_at(*place) for bank, place in self._noted.items()
-        }  # of the last step
+        words = self._host.bytes[self._run.block_bytes : flags].view(np.int32)
+        self.uses = self._ids.uses(words)  # of the last step, where it leaves them
         self.copied = self._count_copies()  # bytes that a step copies to the card, and from it
         self._sources: dict[tuple[int, int], int] = {}  # work and place in its views → where rows are on the card
-        self._segments = {id(work): self._host_segment(work) for work in graphs.works if not work.segment.on_device}
-        self.is_pinned = self._host.is_pinned
+        self._segments = {id(work): self._host_segment(work) for work in on_cpu}
+        self._hand_over: HandOver = HostFunctions(graphs.card)
+        if graphs.by_flags:
+            at = self._host.address + -(-flags // FLAG_BYTES) * FLAG_BYTES
+            self._hand_over = MappedFlags(graphs.card, self._program.kernels, at, list(self._segments.values()))
+        self._weights = [task.work for task in graphs.schedule.streams[WEIGHTS] if isinstance(task.work, WeightWork)]
+        self._pieces = PieceCopies(graphs.card, graphs.pinned, self._weights)
+        self.copied = self.copied[0] + self._pieces.bytes, self.copied[1]
+        self.is_pinned = self._host.is_pinned and self._pieces.is_pinned
 
     def signature(self) -> tuple[object, ...]:
         """Memory that was captured; where it has changed, the graph is of no use."""
         return self._program.addresses, [staging.host for staging in self._stagings]
 
-    def step(self, batch: Batch) -> None:
-        """Runs one step to its end. LaunchError where the driver refuses, EngineError where the CPU's share fails."""
+    def step(self, batch: Batch, *, is_traced: bool = False) -> None:
+        """Runs one step to its end. LaunchError where the driver refuses, EngineError where the CPU's share fails.
+
+        Traced steps are timed on the card, by events of a graph of their own, and now and then one that is not.
+        """
         packed = self._run.pack(batch)
         self._host.bytes[: packed.nbytes] = packed.view(np.uint8)
         self._step.begin(batch)
         self._program.refresh()
         self._passes += 1
-        if self._passes == 1:
-            self._emit()
-        else:
-            if self._passes == 2:
-                self._capture()
-            self._card.call("cuGraphLaunch", self._executable, self._card.streams["compute"])
-        self._card.synchronize("compute")
+        self._is_timed = is_traced or self._passes % _TIMED_EVERY == _FIRST_TIMED
+        try:
+            executable = self._executable() if self._passes > 1 else None
+            self._timing.begin()
+            self._hand_over.begin()
+            if executable is None:
+                self._emit()
+            else:
+                self._card.call("cuGraphLaunch", executable, self._card.streams["compute"])
+            self._card.synchronize("compute")
+        except BaseException:
+            self._hand_over.cancel()
+            raise
         if self._step.error:
             raise EngineError(f"The processor's share of a step failed: {self._step.error}.")
+        if self._is_timed:
+            self._gpu_seconds = self._timing.seconds("GPU")
         if self._schedule.logits is not None:
             logits = cast(CudaStaging, self._schedule.logits)
             logits.rows = logits.host_rows(self._tokens)
 
     @property
-    def cpu_seconds(self) -> float:
-        """How long the CPU's segments took in the last step."""
-        times = self._step.times
-        return (sum(times[1::2]) - sum(times[::2])) / 1e9
+    def busy(self) -> Mapping[str, float]:
+        """The GPU's share is that of the last step that was timed."""
+        return {"CPU": self._step.seconds, **({"GPU": self._gpu_seconds} if self._gpu_seconds else {})}
 
-    def cpu_spans(self) -> list[tuple[str, float, float]]:
-        """Its segments' names, begins and ends, in seconds of the steady clock."""
+    def spans(self) -> list[Span]:
         names, times = (task.name for task in self._schedule.streams[CPU]), self._step.times
-        return [(name, b / 1e9, e / 1e9) for name, b, e in zip(names, times[::2], times[1::2], strict=False)]
+        on_cpu = zip(names, times[::2], times[1::2], strict=False)
+        return [*self._timing.spans(), *(Span("CPU", CPU, name, b / 1e9, e / 1e9) for name, b, e in on_cpu)]
 
     def close(self) -> None:
-        if self._executable:
-            self._card.call("cuGraphExecDestroy", self._executable)
-            self._card.call("cuGraphDestroy", self._graph)
+        for graph, executable in self._graphs.values():
+            self._card.call("cuGraphExecDestroy", executable)
+            self._card.call("cuGraphDestroy", graph)
+        self._graphs.clear()
         for event in self._events.values():
             self._card.call("cuEventDestroy_v2", event)
+        self._timing.close()
+        self._pieces.close()
         self._run.close()
+        self._hand_over = HostFunctions(self._card)  # nobody watches flags any more
         self._pinned.free(self._host)
 
     # --- one pass ---------------------------------------------------------------------------------------------
 
-    def _capture(self) -> None:
-        compute, graph = self._card.streams["compute"], ctypes.c_uint64()
-        self._card.call("cuStreamBeginCapture_v2", compute, _THREAD_LOCAL)
-        try:
-            self._emit()
-        finally:
-            self._card.call("cuStreamEndCapture", compute, ctypes.byref(graph))
-        self._graph = graph.value
-        self._executable = self._card.make("cuGraphInstantiateWithFlags", self._graph, 0)
+    def _executable(self) -> int:
+        """What is launched, captured where it is wanted for the first time."""
+        if self._is_timed not in self._graphs:
+            compute, graph = self._card.streams["compute"], ctypes.c_uint64()
+            self._card.call("cuStreamBeginCapture_v2", compute, _THREAD_LOCAL)
+            self._timing.is_captured = True
+            try:
+                self._emit()
+            finally:
+                self._timing.is_captured = False
+                self._card.call("cuStreamEndCapture", compute, ctypes.byref(graph))
+            executable = self._card.make("cuGraphInstantiateWithFlags", graph.value, 0)
+            self._graphs[self._is_timed] = graph.value, executable
+        return self._graphs[self._is_timed][1]
 
     def _emit(self) -> None:
         """Puts a whole step on the card's streams. All of them begin and end with the compute stream."""
         self._run.begin_pass()
+        if self._is_timed:
+            self._timing.record_start(self._stream(COMPUTE))
         self._copy(self._run.block, self._host.address, self._run.block_bytes, COMPUTE)
-        self._join(COMPUTE, ACTIVATIONS)
-        self._join(COMPUTE, CPU)
+        others = [ACTIVATIONS, CPU, *([WEIGHTS, _STAGING] if self._weights else [])]
+        for stream in others:
+            self._join(COMPUTE, stream)
+        self._pieces.begin_pass()
         for stream, task in self._order:
             for event in task.waits:
                 self._card.call("cuStreamWaitEvent", self._stream(stream), self._event(event), 0)
-            self._emit_task(task)
+            if self._is_timed and stream != CPU:
+                with self._timing.around(Mark(task.lane, stream, task.name), self._stream(stream)):
+                    self._emit_task(task)
+            else:
+                self._emit_task(task)
             for event in task.signals:
                 self._card.call("cuEventRecord", self._event(event), self._stream(stream))
-        self._join(ACTIVATIONS, COMPUTE)
-        self._join(CPU, COMPUTE)
+        for stream in others:
+            self._join(stream, COMPUTE)
 
     def _emit_task(self, task: Task) -> None:
         work = task.work
         if isinstance(work, CopyWork):
             self._emit_copy(work)
+        elif isinstance(work, WeightWork):
+            self._pieces.put(work)
         elif isinstance(work, SegmentWork) and work.segment.on_device:
             self._emit_segment(work)
         else:
-            segment = self._segments[id(work)]
-            self._card.call("cuLaunchHostFunc", self._stream(CPU), segment.function, segment.data)
+            self._hand_over.put(self._segments[id(work)])
 
     def _emit_segment(self, work: SegmentWork) -> None:
         run = self._run
         for handle, staging in work.inputs:
             self._copy(run.at(handle), cast(CudaStaging, staging).address, self._bytes(staging.width), COMPUTE)
         if work.lookup is not None:
-            offset, width = self._noted[work.lookup.bank]
-            ids = run.at(work.side.handle(work.lookup.ids))
-            self._copy(self._host.address + offset, ids, self._bytes(width), COMPUTE)
+            bank, ids = work.lookup.bank, run.at(work.side.handle(work.lookup.ids))
+            noted = self._host.address + self._run.block_bytes + 4 * self._ids.begins[bank]
+            self._copy(noted, ids, self._bytes(self._ids.widths[bank]), COMPUTE)
         self._program.launch(run, work.begin, work.end)
         for handle, place, is_copied in work.outputs:
             source = run.at(handle)
@@ -172,35 +233,15 @@ class StepGraph:
         for handle, staging in work.inputs:
             segment.take(handle, _host_address(staging), self._tokens, staging.width, staging.is_ids)
         handles = {place: handle for handle, place, _ in work.outputs}
-        for copy in _copies(self._schedule):
+        for copy in copies_of(self._schedule):
             for place, staging in copy.stagings if copy.source is work else ():
                 segment.leave(handles[place], _host_address(staging), self._tokens, staging.width)
         return segment
 
-    def _places_for_ids(self, works: Sequence[SegmentWork]) -> tuple[dict[str, tuple[int, int]], int]:
-        """By bank: where in `host` its look-up's ids go, and how many there are per token; and the bytes of all."""
-        places, size = {}, 0
-        for work in works:
-            if isinstance(work.lookup, SlotLookup):
-                width = self._program.width(work.side.handle(work.lookup.ids))
-                places[work.lookup.bank] = self._run.block_bytes + size, width
-                size += self._bytes(width)
-        return places, size
-
-    def _ids_at(self, offset: int, width: int) -> Rows:
-        words = self._host.bytes.view(np.int32)[offset // 4 :]
-        return words[: self._tokens * width].reshape(self._tokens, width)
-
     def _count_copies(self) -> tuple[int, int]:
         """Staging, the batch, and ids."""
-        copies = [
-            (copy.source.segment.on_device, staging.width)
-            for copy in _copies(self._schedule)
-            for _, staging in copy.stagings
-        ]
-        home = [width for on_device, width in copies if on_device] + [width for _, width in self._noted.values()]
-        to_card = [width for on_device, width in copies if not on_device]
-        return self._run.block_bytes + sum(map(self._bytes, to_card)), sum(map(self._bytes, home))
+        to_card, home = carried_bytes(list(copies_of(self._schedule)), self._tokens)
+        return self._run.block_bytes + to_card, home + 4 * self._ids.words
 
     # --- the driver's ----------------------------------------------------------------------------------------
 
@@ -232,17 +273,23 @@ class Graphs:
     """The graphs of one schedule. `step` runs a step, or says that it has to be run task by task."""
 
     def __init__(
-        self, card: Card, pinned: PinnedMemory, schedule: Schedule, sides: Mapping[bool, Side], table_blocks: int
+        self,
+        card: Card,
+        pinned: PinnedMemory,
+        schedule: Schedule,
+        sides: Mapping[bool, Side],
+        table_blocks: int,
+        by_flags: bool = False,
     ) -> None:
-        self.card, self.pinned, self.schedule, self.sides = card, pinned, schedule, sides
+        self.card, self.pinned, self.schedule, self.sides, self.by_flags = card, pinned, schedule, sides, by_flags
         self.program = cast(CardProgram, sides[True].program.program)
         self.table_blocks = table_blocks
-        self.works = [task.work for task in _tasks(schedule) if isinstance(task.work, SegmentWork)]
-        self.stagings = list(_stagings(schedule))
-        self.is_refused = bool(schedule.streams[WEIGHTS])
+        self.works = list(segments_of(schedule))
+        self.stagings = [cast(CudaStaging, staging) for staging in stagings_of(schedule)]
+        self.is_refused = by_flags and bool(schedule.streams[WEIGHTS])  # buffers are filled by host functions
         self._graphs: dict[tuple[int, int], tuple[StepGraph, tuple[object, ...]]] = {}
 
-    def step(self, batch: Batch) -> StepGraph | None:
+    def step(self, batch: Batch, *, is_traced: bool = False) -> StepGraph | None:
         """The graph that ran the step; None where none can: too many tokens, rows without an output, or a driver that
         pins no memory or captures nothing."""
         tokens = len(batch)
@@ -252,7 +299,7 @@ class Graphs:
         try:
             graph = self._graph(tokens, partitions)
             if graph is not None:
-                graph.step(batch)
+                graph.step(batch, is_traced=is_traced)
             return graph
         except (LaunchError, DeviceMemoryError):
             self.close()
@@ -292,23 +339,6 @@ def in_order(schedule: Schedule) -> Iterator[tuple[str, Task]]:
             task = queues[name].pop(0)
             signalled |= {id(event) for event in task.signals}
             yield name, task
-
-
-def _tasks(schedule: Schedule) -> Iterator[Task]:
-    for tasks in schedule.streams.values():
-        yield from tasks
-
-
-def _copies(schedule: Schedule) -> Iterator[CopyWork]:
-    for task in schedule.streams[ACTIVATIONS]:
-        assert isinstance(task.work, CopyWork)
-        yield task.work
-
-
-def _stagings(schedule: Schedule) -> Iterator[CudaStaging]:
-    for copy in _copies(schedule):
-        for _, staging in copy.stagings:
-            yield cast(CudaStaging, staging)
 
 
 def _host_address(staging: object) -> int:

@@ -1,0 +1,177 @@
+"""Feed-forward blocks in RAM that come over the link for a step: the same logits, earlier, within the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from engine.budget_control import BudgetControl
+from engine.gguf import GGUFFile
+from engine.messages import Event, PlacementChanged
+from engine.placement.costs import Workload
+from engine.placement.planner import Planner
+from engine.placement.shape import ModelShape
+from engine.runtime.devices import LinkRates, VirtualClock
+from engine.runtime.devices.open import emulated_machine
+from engine.runtime.devices.streams import Span
+from engine.runtime.migration import MigrationFailedError
+from engine.runtime.placement import Placement
+from engine.runtime.prefetch import buffer_sizes, pieces_of, prefetchable
+from engine.runtime.rates import Rates
+from engine.runtime.streaming import FEWEST_TOKENS
+from tests.support.hybrid_model import HybridModel, items_of, random_placement
+from tests.support.logit_bounds import bounds
+from tests.support.native_model import NativeModel
+from tests.support.stand_in_card import charged, no_compiler, open_card, set_card
+from tests.support.tiny_models import TinyModel
+
+Write = Callable[[TinyModel], Path]
+MODEL = TinyModel("llama", "Q8_0", layers=4, feed_forward=512)
+TOKENS = np.random.default_rng(8).integers(0, 256, FEWEST_TOKENS + 6).tolist()
+FFN_BYTES = 3 * 256 * 512 * 34 // 32
+BLOCKS = frozenset({"blk.1.ffn", "blk.3.ffn"})
+RATES = Rates(cpu_bandwidth=FFN_BYTES / 4e-3, device_bandwidth=FFN_BYTES / 1e-3)
+
+
+def without_blocks(model: HybridModel) -> frozenset[str]:
+    """Everything but the embedding and BLOCKS."""
+    return frozenset(items_of(model.graph)) - BLOCKS - {"embedding"}
+
+
+def run(model: HybridModel) -> np.ndarray:
+    """Logits of a prompt that is long enough, and of steps of one token behind it."""
+    state = model.new_state()
+    rows = [model.extend(state, TOKENS[:FEWEST_TOKENS])]
+    rows += [model.extend(state, [token]) for token in TOKENS[FEWEST_TOKENS:]]
+    state.release()
+    return np.concatenate(rows)
+
+
+def prefetched(spans: list[Span]) -> list[Span]:
+    return [span for span in spans if span.lane == "link" and span.name.endswith(" prefetched")]
+
+
+def test_pieces_hold_one_large_product_each(tiny_models: Write) -> None:
+    model = HybridModel(tiny_models(MODEL))
+    pieces = pieces_of(model.graph, prefetchable(model.graph))
+    assert [piece.item for piece in pieces] == [f"blk.{layer}.ffn" for layer in range(4) for _ in range(2)]
+    assert [piece.buffer for piece in pieces] == [0, 1] * 4
+    for first, second in zip(pieces[::2], pieces[1::2], strict=True):
+        assert first.end == second.begin and len(second.offsets) == 1
+        kept = sum(model.graph.weights[name].nbytes for name in (*first.offsets, *second.offsets))
+        assert kept == model.executor.residency.item_bytes(first.item)
+    assert sum(buffer_sizes(pieces)) == model.executor.buffer_bytes < 1.1 * FFN_BYTES
+    assert pieces_of(model.graph, frozenset()) == () and not prefetchable(
+        HybridModel(tiny_models(TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256))).graph
+    )
+    model.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_logits_whatever_is_prefetched(tiny_models: Write, seed: int) -> None:
+    path = tiny_models(MODEL)
+    model, reference = HybridModel(path), NativeModel(path).logits(TOKENS)
+    placement = random_placement(model.graph, Random(seed))
+    model.place(placement)
+    model.executor.trace = []
+    rows = run(model)
+    assert np.abs(rows - reference).max() <= 1e-3 * reference.std()
+    copies = prefetched(model.executor.trace)
+    steps = len(TOKENS) - FEWEST_TOKENS
+    assert len(copies) == 2 * (len(placement.prefetched_for_prompts) + steps * len(placement.prefetched_for_few))
+    model.close()
+
+
+def test_on_a_card(tiny_models: Write, tmp_path: Path) -> None:
+    shape = TinyModel("llama", "Q8_0", layers=2, feed_forward=256, vocabulary=256)
+    path = tiny_models(shape)
+    reference = NativeModel(path).logits(TOKENS)
+    set_card()
+    with no_compiler():
+        model = HybridModel(path, context=64, device=open_card(tmp_path))
+        both = frozenset({"blk.0.ffn", "blk.1.ffn"})
+        attention = frozenset({"blk.0.attn", "blk.1.attn"})
+        model.place(Placement(attention, prefetched_for_prompts=both, prefetched_for_few=both))
+        rows, limit = run(model), bounds(reference, "Q8_0", 2)
+        assert np.sqrt(np.mean((rows - reference) ** 2)) <= limit.rms
+        model.close()
+    assert charged() == 0
+
+
+@pytest.mark.parametrize("decode", [True, False], ids=["decode", "prompt"])
+def test_a_copy_hides_behind_earlier_compute(tiny_models: Write, decode: bool) -> None:
+    """Two feed-forward blocks take 4 ms each on the CPU, 1 ms on the device, and 1 ms over the link."""
+    link = LinkRates(FFN_BYTES / 1e-3, 1e-6)
+    model = HybridModel(tiny_models(MODEL), link=link, clock=VirtualClock(), costs=RATES.seconds)
+    items = without_blocks(model)
+
+    def seconds(placement: Placement) -> float:
+        model.place(placement)
+        model.executor.trace = []
+        state = model.new_state()
+        model.extend(state, TOKENS[:FEWEST_TOKENS])
+        if decode:
+            model.executor.trace = []
+            model.extend(state, [TOKENS[FEWEST_TOKENS]])
+        state.release()
+        return model.executor.times.latest[-1].seconds
+
+    without = seconds(Placement(items))
+    assert not prefetched(model.executor.trace or [])
+    hidden = seconds(Placement(items, prefetched_for_prompts=BLOCKS, prefetched_for_few=BLOCKS))
+    spans = model.executor.trace
+    assert spans is not None
+    copies = prefetched(spans)
+    assert len(copies) == 4 and {copy.stream for copy in copies} == {"weights"}
+    assert hidden <= 1.05 * sum(span.end - span.begin for span in spans if span.lane != "link"), "every copy hides"
+    assert without - hidden == pytest.approx(2 * 3e-3, rel=0.1)
+    computed = [span for span in spans if span.lane == "GPU"]
+    assert any(min(c.end, s.end) > max(c.begin, s.begin) for c in copies for s in computed)
+    model.close()
+
+
+def test_what_passes_through_is_within_the_budget(tiny_models: Write) -> None:
+    model = HybridModel(tiny_models(MODEL))
+    items = without_blocks(model)
+    model.place(Placement(items))
+    alone = model.device.memory.used
+    target = Placement(items, prefetched_for_prompts=BLOCKS, prefetched_for_few=BLOCKS)
+    with pytest.raises(MigrationFailedError):
+        model.place(target, limit=alone + model.executor.buffer_bytes // 2)
+    assert model.executor.placement == Placement(items) and model.device.memory.used == alone
+    limit = alone + model.executor.buffer_bytes + (64 << 10)
+    model.place(target, limit=limit)
+    run(model)
+    assert model.executor.placement == target and alone < model.device.memory.peak <= limit
+    model.place(Placement(items))
+    assert model.device.memory.used == alone
+    model.close()
+    assert model.device.memory.used == 0
+
+
+def test_a_plan_prefetches_what_does_not_fit(tiny_models: Write) -> None:
+    """On the machine that the emulated device belongs to: for prompts the link beats the CPU."""
+    path, events = tiny_models(TinyModel("llama", "Q8_0", layers=6, feed_forward=1024)), list[Event]()
+    model = HybridModel(path, context=256)
+    with GGUFFile.open(path) as gguf:
+        planner = Planner(ModelShape.from_gguf(gguf), emulated_machine(), Workload(context=256, prompt=256, depth=64))
+    control = BudgetControl(model.executor, planner, events.append)
+    whole = sum(planner.sizes[1:])
+    budget = planner.overhead + planner.buffer_bytes + int(0.8 * whole)
+    assert planner.buffer_bytes == planner.reserved(budget) == model.executor.buffer_bytes
+    control.set_budget(budget)
+    control.finish()
+    assert isinstance(events[-1], PlacementChanged)
+    placement = model.executor.placement
+    left = prefetchable(model.graph) - placement.on_device
+    assert left and placement.prefetched_for_prompts == left
+    run(model)
+    assert model.device.memory.peak <= budget
+    control.set_budget(planner.overhead + 2 * whole)
+    control.finish()
+    assert not model.executor.placement.prefetched, "everything is there"
+    model.close()
