@@ -1,21 +1,26 @@
 """What only a computer with an NVIDIA GPU can tell: `make gpu-check`.
 
-    python -m tests.gpu_check [MODEL …] [--rounds 3] [--prompt 512] [--decode 64] [--threads N] [--quick]
+    python -m tests.gpu_check [MODEL …] [--rounds 3] [--prompt 512] [--decode 64] [--threads N] [--quick] [--minutes N]
 
-Runs the kernels' tests on the card, compares a hybrid model's logits with the CPU's, then measures prefill, decode,
-TTFT and start with 25, 50, 75 and 100 % of each model on the card; llama.cpp beside it where its build has CUDA, with
-the same share of layers. Writes build/gpu-check.md and .json. Without a card it says so, and exits with 1.
+Compiles all kernels, runs their tests on the card, compares a hybrid model's logits with the CPU's, then measures
+prefill, decode, TTFT and start with 25, 50, 75 and 100 % of each model on the card; llama.cpp beside it where its build
+has CUDA, with the same share of layers. Writes build/gpu-check.md and .json. Without a card it says so, and exits with
+1. `--minutes N` ends it in about that time: what was not measured by then is named in the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +33,7 @@ from engine.benchmark.worker import Worker
 from engine.budget_control import BudgetControl
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
+from engine.hub.folders import cache_folder
 from engine.hub.starter import ensure_starter_model
 from engine.models import build_graph, load_spec
 from engine.placement.shape import ModelShape
@@ -36,6 +42,7 @@ from engine.runtime.devices.open import open_device
 from engine.runtime.loaded import assemble
 from engine.runtime.placement import Placement
 from engine.runtime.threads import default_threads
+from kernels.cuda import nvrtc, source
 from tests.support.hybrid_model import HybridModel, banks_of, items_of
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import NativeModel
@@ -43,7 +50,10 @@ from tests.support.tiny_models import TinyModel, tiny_model_factory
 
 SHARES = (25, 50, 75, 100)
 FOLDER = Path("build")
-KERNEL_TESTS = ("-m", "pytest", "-q", "tests/kernels/cuda", "--device")
+# Those that compare a kernel with its reference; what else is tested there needs no card.
+KERNEL_FILES = ("attention", "experts", "flags", "matrices", "recurrent", "rows")
+KERNEL_TESTS = ("-m", "pytest", "-q", "--device", *(f"tests/kernels/cuda/test_{file}.py" for file in KERNEL_FILES))
+KERNEL_SHARE = 0.5  # of the time, at most
 TINY = (
     TinyModel("llama", "Q4_K", layers=3),
     TinyModel("qwen3moe", "Q8_0", layers=3),
@@ -113,21 +123,40 @@ def check_numbers(folder: Path) -> list[str]:
     return wrong
 
 
+def compile_kernels(capability: int, threads: int) -> float:
+    """Compiles what is not in the cache yet, several units at once; the seconds that took."""
+    began, target, folder = time.monotonic(), nvrtc.target(capability), cache_folder() / "cubins"
+    with ThreadPoolExecutor(threads) as compilers:  # ctypes gives the GIL back while NVRTC works
+        list(compilers.map(lambda unit: nvrtc.load_or_compile(unit, target, folder), source.units().values()))
+    return time.monotonic() - began
+
+
 def measure(
-    path: str, options: argparse.Namespace, make_worker: MakeWorker, peer_layers: int, room: int
+    path: str,
+    options: argparse.Namespace,
+    make_worker: MakeWorker,
+    peer_layers: int,
+    room: int,
+    until: float = math.inf,
 ) -> Iterator[Row]:
-    """A row per share and system. `peer_layers`: of the model, or 0 where llama.cpp cannot use the card."""
+    """A row per share and system. `peer_layers`: of the model, or 0 where llama.cpp cannot use the card. `until`: on
+    the monotonic clock, when no row is begun any more."""
     context = max(_SMALLEST_CONTEXT, -(-(options.prompt + options.decode + 32) // 256) * 256)
     need = need_of(path, context, options.threads)
     for share in SHARES:
         budget = need.budget(share)
         ours = Setup(path, options.threads, context, device=f"cuda:{budget}")
         row = Row(Path(path).stem, "tessera", share, budget)
-        yield _measured(row, ours, options, make_worker) if budget <= room else _without(row, "more than the card has")
+        if budget > room or time.monotonic() > until:
+            yield _without(row, "more than the card has" if budget > room else "not measured: the time was up")
+        else:
+            yield _measured(row, ours, options, make_worker)
         if peer_layers:
             layers = round(peer_layers * share / 100)
             peer = Setup(path, options.threads, context, gpu_layers=layers)
-            yield _measured(Row(row.model, "llama.cpp", share, 0), peer, options, make_worker)
+            row = Row(row.model, "llama.cpp", share, 0)
+            late = time.monotonic() > until
+            yield _without(row, "not measured: the time was up") if late else _measured(row, peer, options, make_worker)
 
 
 def _measured(row: Row, setup: Setup, options: argparse.Namespace, make_worker: MakeWorker) -> Row:
@@ -184,9 +213,13 @@ def table(card: str, kernels: str, numbers: Sequence[str], rows: Sequence[Row], 
     return "\n".join(lines)
 
 
-def run_kernel_tests() -> str:
-    """pytest's last line, or what it ended with."""
-    done = subprocess.run([sys.executable, *KERNEL_TESTS], capture_output=True, text=True, check=False)
+def run_kernel_tests(patience: float | None = None) -> str:
+    """pytest's last line, or what it ended with. `patience`: seconds after which it is ended."""
+    try:
+        command = [sys.executable, *KERNEL_TESTS]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience)
+    except subprocess.TimeoutExpired:
+        return f"FAILED, not done after {patience:.0f} s"
     last = (done.stdout.strip().splitlines() or ["no output"])[-1].strip("= ")
     return last if done.returncode == 0 else f"FAILED, {last}"
 
@@ -195,19 +228,24 @@ def check(
     options: argparse.Namespace,
     card: FoundCard,
     make_worker: MakeWorker = Worker,
-    kernel_tests: Callable[[], str] = run_kernel_tests,
+    kernel_tests: Callable[[float | None], str] = run_kernel_tests,
     layers_of: Callable[[str], int] = peer_layers,
+    compiler: Callable[[int, int], float] = compile_kernels,
 ) -> int:
     """0 where everything was right and measured; 1 otherwise."""
     if card.facts is None:
         print(f"No NVIDIA GPU was checked. {card.reason} {card.remedy}".rstrip(), file=sys.stderr)
         return 1
-    kernels = "not run" if options.quick else kernel_tests()
+    until = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
+    print(f"kernels compiled in {compiler(card.capability, os.cpu_count() or 1):.0f} s", flush=True)
+    patience = KERNEL_SHARE * (until - time.monotonic()) if options.minutes else None
+    kernels = "not run" if options.quick else kernel_tests(patience)
+    print(f"kernel tests: {kernels}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         numbers = check_numbers(Path(folder))
     rows: list[Row] = []
     for path in options.models or [str(ensure_starter_model())]:
-        for row in measure(path, options, make_worker, layers_of(path), card.facts.memory_bytes):
+        for row in measure(path, options, make_worker, layers_of(path), card.facts.memory_bytes, until):
             rows.append(row)
             print(row.problem or f"{row.model}, {row.share} %, {row.system}: {row.decode:.1f} tok/s", flush=True)
     report = table(card.name, kernels, numbers, rows, options.prompt)
@@ -227,6 +265,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--decode", type=int, default=64)
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--minutes", type=float, help="begin no measurement later than that")
     parser.add_argument("--quick", action="store_true", help="leave the kernels' tests out")
     return parser
 

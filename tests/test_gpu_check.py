@@ -48,6 +48,10 @@ def here(system: str, setup: Setup, role: str) -> Any:
     return Peer(setup)
 
 
+def no_compiling(capability: int, threads: int) -> float:
+    return 0.0
+
+
 class Peer:
     layers: ClassVar[list[int]] = []
 
@@ -75,7 +79,7 @@ class Peer:
 def test_a_table_with_all_shares(card: FoundCard, tiny_models: Write, tmp_path: Path, capsys: Any) -> None:
     path = str(tiny_models(MODEL))
     Peer.layers = []
-    code = gpu_check.check(options(tmp_path, path), card, here, lambda: "12 passed in 1s", lambda _: 2)
+    code = gpu_check.check(options(tmp_path, path), card, here, lambda _: "12 passed in 1s", lambda _: 2, no_compiling)
     report = (tmp_path / "gpu-check.md").read_text()
     assert code == 0, report
     found = json.loads((tmp_path / "gpu-check.json").read_text())
@@ -93,11 +97,27 @@ def test_what_fails_is_in_the_table_and_the_exit_code(card: FoundCard, tiny_mode
     path = str(tiny_models(MODEL))
     set_card(total=1 << 30)
     arguments = options(tmp_path, path)
-    assert gpu_check.check(arguments, card, here, lambda: "FAILED, 1 failed", lambda _: 0) == 1
+    assert gpu_check.check(arguments, card, here, lambda _: "FAILED, 1 failed", lambda _: 0, no_compiling) == 1
     assert "Kernel tests: FAILED, 1 failed." in (tmp_path / "gpu-check.md").read_text()
     rows = list(gpu_check.measure(path, arguments, here, 3, room=0))
     assert {row.problem for row in rows if row.system == "tessera"} == {"more than the card has"}
     assert [row.problem for row in rows if row.system == "llama.cpp"][-1] == "The peer gave up."
+
+
+def test_the_time_is_kept(card: FoundCard, tiny_models: Write, tmp_path: Path) -> None:
+    arguments = options(tmp_path, str(tiny_models(MODEL)), "--minutes", "0.001")
+    given: list[float | None] = []
+    tests = lambda patience: given.append(patience) or "3 passed"  # noqa: E731
+    assert gpu_check.check(arguments, card, here, tests, lambda _: 2, no_compiling) == 1
+    assert given[0] is not None and given[0] <= 0.03
+    assert (tmp_path / "gpu-check.md").read_text().count("the time was up") == 8
+
+
+def test_kernel_tests_that_take_too_long_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check, "KERNEL_TESTS", ("-c", "import time; time.sleep(60)"))
+    assert gpu_check.run_kernel_tests(0.2) == "FAILED, not done after 0 s"
+    monkeypatch.setattr(gpu_check, "KERNEL_TESTS", ("-c", "print('7 passed')"))
+    assert gpu_check.run_kernel_tests() == "7 passed"
 
 
 def test_wrong_numbers_are_named(card: FoundCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

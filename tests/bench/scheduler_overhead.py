@@ -1,18 +1,20 @@
-"""What scheduling costs per decode step on the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 used, two devices.
+"""What Python costs per decode step on the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 used, two devices.
 
-    python -m tests.bench.scheduler_overhead [--device cuda]
+    python -m tests.bench.scheduler_overhead [--device cuda] [--tasks]
 
-The native programs are replaced by ones that do nothing, so what is left is Python: making the batch, replaying the
-tasks on their streams, looking slots up, counting uses, choosing promotions. Told as processor time of all threads
-(waking threads up included), as processor time of the engine's own thread, and as wall time; then each stream's tasks
-alone in one thread, without hand-offs. With `--device cuda` steps are captured, over the stand-in driver: its streams
-are threads of its own and compute for real, so only the engine's thread is told.
+Steps of few tokens run natively from their first task to their last; what is left is Python before and after: making
+the batch, counting uses, choosing promotions. Told as processor time of the engine's thread, without the native part's,
+and as the number of calls. With `--device cuda` steps are graphs of the stand-in driver, whose streams are threads
+of its own. With `--tasks` the emulated device's tasks are run one by one, as those of a prompt, over programs that do
+nothing: as processor time of all threads (waking them up included), of the engine's own, and as wall time; then each
+stream's tasks alone in one thread, without hand-offs.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -71,9 +73,57 @@ def open_model(folder: Path, device: Device | None = None) -> HybridModel:
     return model
 
 
+class TimedStreams:
+    """Native streams that note how much processor time of the calling thread they take."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self.seconds = 0.0
+        self.busy_seconds = native.busy_seconds
+
+    def run(self) -> None:
+        begin = time.thread_time()
+        self._native.run()
+        self.seconds += time.thread_time() - begin
+
+
+def measure_native(model: HybridModel, steps: int) -> list[float]:
+    """Per step: processor seconds of this thread that are Python's."""
+    state, executor = model.new_state(), model.executor
+    model.extend(state, [1])
+    step = executor._graphs._steps[1]  # type: ignore[union-attr]
+    step._streams = timed = TimedStreams(step._streams)
+    times = []
+    for _ in range(steps):
+        state.reserve(1)
+        begin, before = time.thread_time(), timed.seconds
+        executor.run([Chunk(state, [1], 0)])
+        times.append(time.thread_time() - begin - (timed.seconds - before))
+        state.commit([1])
+    print(f"calls of functions, Python's and C's: {count_calls(model, state)}")
+    state.release()
+    return times
+
+
+def count_calls(model: HybridModel, state: Any) -> int:
+    """Of one step."""
+    count = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    state.reserve(1)
+    sys.setprofile(note)
+    model.executor.run([Chunk(state, [1], 0)])
+    sys.setprofile(None)
+    return count
+
+
 def measure(model: HybridModel, steps: int) -> list[tuple[float, float, float]]:
     """Per step: processor seconds of all threads, of this thread, and wall seconds."""
     state, executor = model.new_state(), model.executor
+    executor._graphs = None
     model.extend(state, [1])
     for side in executor._sides.values():
         side.program = replace(side.program, program=IdleProgram(side.program.program))  # type: ignore[arg-type]
@@ -100,6 +150,7 @@ def measure_captured(folder: Path, steps: int) -> list[float]:
             model.executor.run([Chunk(state, [1], 0)])
             times.append(time.thread_time() - begin)
             state.commit([1])
+        print(f"calls of functions, Python's and C's: {count_calls(model, state)}")
         state.release()
         model.close()
     return times
@@ -109,14 +160,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--device", choices=("emulated", "cuda"), default="emulated")
+    parser.add_argument("--tasks", action="store_true", help="one by one, on the emulated device")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.device == "cuda":
-            seconds = measure_captured(Path(folder), options.steps)
-            print(
-                f"captured steps, engine thread: median {1e3 * statistics.median(seconds):.3f} ms, "
-                f"mean {1e3 * statistics.mean(seconds):.3f} ms, best {1e3 * min(seconds):.3f} ms"
-            )
+            tell("captured steps", measure_captured(Path(folder), options.steps))
+            return
+        if not options.tasks:
+            model = open_model(Path(folder))
+            tell("native steps", measure_native(model, options.steps))
+            model.close()
             return
         model = open_model(Path(folder))
         times = measure(model, options.steps)
@@ -130,6 +183,13 @@ def main() -> None:
             seconds = [alone(tasks, model) for _ in range(options.steps)]
             print(f"{name:<14} alone  {1e3 * statistics.median(seconds):6.3f} ms   best {1e3 * min(seconds):6.3f} ms")
         model.close()
+
+
+def tell(what: str, seconds: Sequence[float]) -> None:
+    print(
+        f"{what}, engine thread: median {1e3 * statistics.median(seconds):.3f} ms, "
+        f"mean {1e3 * statistics.mean(seconds):.3f} ms, best {1e3 * min(seconds):.3f} ms"
+    )
 
 
 def alone(tasks: Sequence[Task], model: HybridModel) -> float:
