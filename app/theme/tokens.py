@@ -91,7 +91,7 @@ LIGHT = Colors(
     place_ram="#c0812c",
     place_ram_hot="#633900",
     place_moving="#8a49c9",
-    place_disk="#8b8d86",
+    place_disk="#909060",
     other="#8b8d86",
 )
 
@@ -131,7 +131,7 @@ DARK = Colors(
     place_ram="#a8712b",
     place_ram_hot="#ffe0a8",
     place_moving="#b78af0",
-    place_disk="#727876",
+    place_disk="#7878a8",
     other="#727876",
 )
 

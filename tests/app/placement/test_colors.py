@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from app.placement.map_cells import GPU, MOVING, NOWHERE, RAM
+from app.placement.map_cells import DISK, GPU, MOVING, NOWHERE, RAM
 from app.placement.map_colors import LEVELS, map_palette, rgb, use_levels
 from app.theme.tokens import THEMES
 
@@ -40,7 +40,7 @@ def seen(color: int, eyes: str) -> np.ndarray:
 def test_places_differ_at_every_depth_of_use(theme, eyes):
     palette = map_palette(THEMES[theme])
     for level in (0, LEVELS // 2, LEVELS - 1):
-        for first, second in combinations((GPU, RAM, MOVING, NOWHERE), 2):
+        for first, second in combinations((GPU, RAM, MOVING, DISK, NOWHERE), 2):
             distance = np.linalg.norm(seen(int(palette[first, level]), eyes) - seen(int(palette[second, level]), eyes))
             assert distance > CLEARLY, (first, second, level)
 
