@@ -4,7 +4,8 @@ Mean KL divergence in nats, llama.cpp's distribution first, over 64 positions of
 prompt at once, token by token, in one batch with another sequence, and split between CPU and the emulated device. The
 bound is that of two engines which round activations apart (tests/support/logit_bounds.py). Where two experts are level
 within that rounding, the engines may take different ones, and those positions differ by more: the last columns have the
-number of such choices, among tokens and layers, and the divergence once llama.cpp's choice is taken over.
+number of such choices, among tokens and layers of the prompt and of decoding, and the larger divergence of the two once
+llama.cpp's choice is taken over.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ def divergences(model: TinyModel, path: Path, seed: int = 5) -> Divergences:
     found = [float(kl_divergence(theirs, ours).mean()) for ours in ways]
     forced, others = None, 0
     if ranked:
-        ours, leads = native.logits_with_experts(TOKENS, ranked)
-        forced, others = float(kl_divergence(theirs, ours).mean()), len(leads)
+        together = [native.logits_with_experts(TOKENS, ranked, batch) for batch in (len(TOKENS), 1)]
+        forced = max(float(kl_divergence(theirs, ours).mean()) for ours, _ in together)
+        others = sum(len(leads) for _, leads in together)
     return Divergences(*found, bounds(theirs, model.mix, model.layers).mean_kl, forced, others)
 
 
@@ -107,7 +109,8 @@ INTRODUCTION = """# Parity with llama.cpp
 
 Written by `python -m tests.bench.parity` on {day}, commit {commit}, beside llama-cpp-python {version}: mean KL
 divergence in nats over {positions} positions. All families were checked on random weights only. “other” counts choices
-of experts that were level within rounding; “forced” is the divergence with llama.cpp's choice taken over.
+of experts that were level within rounding, in the prompt and in decoding; “forced” is the larger divergence of the two
+with llama.cpp's choice taken over.
 """
 
 

@@ -7,6 +7,7 @@ from which the one share of bandwidth was taken, and rows wholly on a GPU, from 
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 import time
 from collections.abc import Iterator
@@ -27,6 +28,13 @@ from engine.placement.simulator import choice_of, simulate
 from engine.placement.step_times import Choice, StepTimes
 
 HERE = Path(__file__).parent
+LARGEST = (
+    "deepseek-v3-q4_k_m",
+    "kimi-k2-q4_k_m",
+    "glm-4.5-q4_k_m",
+    "qwen3-235b-a22b-q4_k_m",
+    "llama-4-scout-q4_k_m",
+)  # without a published row on a desktop
 EXACT = 0.25  # a row whose simulated llama.cpp is further off than this says nothing of ratios to it
 
 
@@ -122,6 +130,13 @@ def comparisons() -> Iterator[Comparison]:
             yield compare(row)
 
 
+def unpublished() -> Iterator[Comparison]:
+    """The largest models on a desktop of the paper's, with memory for them: simulated on both sides."""
+    desktop = next(row for row in published_rows() if row.gpu == "RTX 4090" and row.system == "llama.cpp")
+    for stem in LARGEST:
+        yield compare(replace(desktop, model=stem, decode=math.nan))
+
+
 def compare(row: PublishedRow) -> Comparison:
     hardware, shape = row.hardware, row.shape
     planner = Planner(shape, hardware, row.work)
@@ -168,16 +183,23 @@ def main() -> None:
     for c in comparisons():
         error = c.row.error
         counts = "" if error is not None and abs(error) <= EXACT else "  (llama.cpp row is off: does not count)"
-        bound = f"{c.ours / c.bound:.1%} of {c.bound:.1f}" if c.bound else ""
-        hits = f"{c.hit_rate:.0%}" if c.hit_rate is not None else "-"
-        rival = f"{c.best_rival.strategy} {c.best_rival.speeds.decode:.1f}"
-        best = c.best_llama_cpp.speeds.decode
-        ratios = f"{c.ours / best:5.2f}x {c.without_locality / best:5.2f}x"
-        print(f"{c.row.model:27} {c.ours:6.1f} {hits:>5} {best:9.1f} {ratios} {rival:>30}  {bound}{counts}")
+        print(line_of(c) + counts)
+    print("\nthe same without a published row, on an RTX 4090 with a Core i7-11700 and a terabyte of memory")
+    for c in unpublished():
+        print(line_of(c))
     print("\nplanning: processor milliseconds from nothing, and again after a slider move")
     for stem in ("qwen3-30b-a3b-q4_k_m", "deepseek-v3-q4_k_m", "llama-3.1-70b-q4_k_m"):
         first, again = planning_seconds(stem)
         print(f"{stem:27} {1e3 * first:6.1f} {1e3 * again:6.2f}")
+
+
+def line_of(c: Comparison) -> str:
+    bound = f"{c.ours / c.bound:.1%} of {c.bound:.1f}" if c.bound else ""
+    hits = f"{c.hit_rate:.0%}" if c.hit_rate is not None else "-"
+    rival = f"{c.best_rival.strategy} {c.best_rival.speeds.decode:.1f}"
+    best = c.best_llama_cpp.speeds.decode
+    ratios = f"{c.ours / best:5.2f}x {c.without_locality / best:5.2f}x"
+    return f"{c.row.model:27} {c.ours:6.1f} {hits:>5} {best:9.1f} {ratios} {rival:>30}  {bound}"
 
 
 def planning_seconds(stem: str) -> tuple[float, float]:

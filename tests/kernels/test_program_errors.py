@@ -69,6 +69,8 @@ BAD_RECORDINGS: dict[str, Callable[[Handles], object]] = {
     "head_linear: a head has 8 rows, fewer than 4 and 5": lambda h: h.p.head_linear(h.v16, h.matrix, h.v8, 2, 4, 5),
     "head_linear: x's heads have 4 values": lambda h: h.p.head_linear(h.v8, h.matrix, h.v16, 2, 0, 8),
     "head_linear: the size of out's heads is 8, not 7": lambda h: h.p.head_linear(h.v16, h.matrix, h.v16, 2, 0, 7),
+    "table must not be negative": lambda h: h.p.kv_layer(1, 8, 8, ref.F16, 4, False, -1),
+    "rope: temperature must be finite": lambda h: h.p.rope(h.v8, 1, 8, 8, "norm", HALVES, 1.0, 0, (0.0, 1.0, 0.0)),
     "a latent layer's values are a part of its keys": lambda h: h.p.kv_layer(1, 8, 9, ref.F16, 4, True),
     "attention: a latent layer's v is its k": lambda h: h.p.attention(
         h.v8, h.w8, h.v8, h.p.kv_layer(1, 8, 8, ref.F16, 4, True), h.v16, 1, 1.0
@@ -215,11 +217,23 @@ def test_batches_are_checked(changes: dict[str, object], message: str) -> None:
         _cpu.Batch(*arrays(**changes))
 
 
-def attention_program(blocks: int = 3) -> _cpu.Program:
+def test_the_number_of_block_tables_is_checked() -> None:
+    with pytest.raises(ValueError, match="block_tables does not hold 2 tables"):
+        _cpu.Batch(*arrays(block_tables=[[0], [1], [2]]), None, 2)
+    with pytest.raises(ValueError, match=r"sequences\[1\] is 1, not 0\.\.0"):
+        _cpu.Batch(*arrays(sequences=[0, 1], block_tables=[[0], [1]]), None, 2)
+    with pytest.raises(ValueError, match="a layer needs block table 1, but there are 1"):
+        attention_program(table=1).run(_cpu.ThreadPool(1), _cpu.Batch(*arrays()))
+    with pytest.raises(ValueError, match=r"names block 3, but the pool holds 0\.\.2"):
+        attention_program(table=1).run(_cpu.ThreadPool(1), _cpu.Batch(*arrays(block_tables=[[0], [3]]), None, 2))
+
+
+def attention_program(blocks: int = 3, table: int = 0) -> _cpu.Program:
     h = Handles()
-    h.p.attention(h.v32, h.v16, h.v16, h.kv, h.p.value(32), 4, 1.0)
+    kv = h.p.kv_layer(2, 8, 8, ref.F16, 4, False, table)
+    h.p.attention(h.v32, h.v16, h.v16, kv, h.p.value(32), 4, 1.0)
     h.p.finish()
-    h.p.bind_kv(h.kv, *(np.zeros((blocks, 2, 4, 8), np.float16) for _ in range(2)))
+    h.p.bind_kv(kv, *(np.zeros((blocks, 2, 4, 8), np.float16) for _ in range(2)))
     return h.p
 
 

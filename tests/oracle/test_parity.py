@@ -11,7 +11,7 @@ import pytest
 from tests.bench.parity import divergences, variants
 from tests.support.tiny_models import TinyModel
 
-DRAWN = Random(3).sample(list(variants(("F16", "Q8_0", "Q4_K_M", "all"))), 6)
+DRAWN = Random(3).sample(list(variants(("F16", "Q8_0", "Q4_K_M", "all"))), 12)
 
 
 @pytest.mark.parametrize("model", [model for _, model in DRAWN], ids=lambda model: model.slug)

@@ -72,18 +72,32 @@ class NativeModel:
         return tokens
 
     def logits_with_experts(
-        self, tokens: Sequence[int], ranked: dict[int, npt.NDArray[np.int32]]
+        self, tokens: Sequence[int], ranked: dict[int, npt.NDArray[np.int32]], batch: int = 512
     ) -> tuple[Logits, list[float]]:
-        """As `logits`, in one step, but with the experts that another engine prefers.
+        """As `logits`, but with the experts that another engine prefers.
 
         `ranked` is [tokens, experts] per layer, best first. Where the choice differs, the other engine's is forced;
         the list holds, for each such token and layer, by how much our router's first choice was ahead.
         """
+        state, parts, leads = self.new_state(), list[Logits](), list[float]()
+        for begin in range(0, len(tokens), batch):
+            part = tokens[begin : begin + batch]
+            theirs = {layer: ranks[begin : begin + len(part)] for layer, ranks in ranked.items()}
+            parts.append(self._step_with_experts(state, part, theirs, leads))
+        state.release()
+        return np.concatenate(parts), leads
+
+    def _step_with_experts(
+        self,
+        state: SequenceState,
+        tokens: Sequence[int],
+        ranked: dict[int, npt.NDArray[np.int32]],
+        leads: list[float],
+    ) -> Logits:
         program, pool = self.model.program.program, self.model.executor.pool
         values = self.model.program.values
-        state = self.new_state()
         state.reserve(len(tokens))
-        batch, begin, leads = make_batch([Chunk(state, tokens, 0)]), 0, list[float]()
+        batch, begin = make_batch([Chunk(state, tokens, 0)]), 0
         for index, op in enumerate(self.model.graph.ops):
             if isinstance(op, Router):
                 program.run(pool, batch, begin, index + 1)
@@ -98,8 +112,8 @@ class NativeModel:
                 program.write(values[op.ids], ids)
                 program.write(values[op.weights], _mix(gates, ids, op))
         program.run(pool, batch, begin, -1)
-        state.release()
-        return program.read(self.model.program.logits).copy(), leads
+        state.commit(tokens)
+        return program.read(self.model.program.logits).copy()
 
 
 def _leads(scores: npt.NDArray[np.floating], ours: npt.NDArray[np.int32], theirs: npt.NDArray[np.int32]) -> list[float]:

@@ -33,6 +33,21 @@ def refusal(path: Path) -> EngineError:
     return caught.value
 
 
+@pytest.mark.parametrize("architecture", ["deepseek32", "deepseek4", "kimi-linear", "glm-dsa", "granitehybrid"])
+def test_other_architectures_are_named_for_the_compatibility_engine(tmp_path: Path, architecture: str) -> None:
+    """DeepSeek's sparse attention, Kimi's delta attention and others have no block here."""
+    error = refusal(GGUFBuilder(architecture).add(f"{architecture}.block_count", 1).write(tmp_path / "m.gguf"))
+    assert f"“{architecture}”" in error.cause and "compatibility engine" in error.remedy
+
+
+def test_a_tensor_without_a_place_is_named(tmp_path: Path, starter_model: Path) -> None:
+    """Such as the indexer of a sparse attention in a file that calls itself deepseek2."""
+    builder = tiny_model_builder(TinyDeepSeek2(vocabulary=280), starter_model)
+    builder.tensor("blk.0.indexer.k_norm.weight", (64,))
+    error = refusal(builder.write(tmp_path / "m.gguf"))
+    assert isinstance(error, UnsupportedError) and "blk.0.indexer.k_norm.weight" in error.cause
+
+
 def test_native_architectures() -> None:
     assert set(native_architectures()) >= {"llama", "qwen2", "qwen3", "qwen3moe"}
 
