@@ -197,10 +197,10 @@ def _attention_stalls(bench: Bench) -> Points:
 
 def _stall(bench: Bench, far: Work, near: Work, size: int) -> float:
     """Of `size` bytes that `far` reads beyond `near`: the median of a few looks, as both memory and CPU may change."""
-    found = []
-    for _ in range(_STALL_LOOKS):
-        before, slower = read_bandwidth(bench.threads), bench.seconds(far) - bench.seconds(near)
-        found.append(slower * (before + read_bandwidth(bench.threads)) / 2 / size)
+    found: list[float] = []
+    while not found or (len(found) < _STALL_LOOKS and bench.is_patient):
+        rate = _cpu.read_bandwidth(bench.threads, _STALL_BYTES, 3)
+        found.append((bench.seconds(far) - bench.seconds(near)) * rate / size)
     return max(_LEAST_STALL, statistics.median(found))
 
 

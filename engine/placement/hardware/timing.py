@@ -19,6 +19,7 @@ _PACE_SECONDS = 0.04
 _SECONDS_PER_WORK = 0.01  # and at least three runs
 _USUAL_LOOKS, _REFERENCE_RUNS = 15, 3
 _STEADY, _TRIES = 0.1, 3
+_PATIENCE_SECONDS = 5.0  # after which nothing is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,14 @@ class Bench:
         self.threads, self.tier = threads, tier
         self.pool = _cpu.ThreadPool(threads)
         self._reference = product(tier, PACE_TYPE, PACE_TOKENS, SIDE)
+        self._patient_until = time.perf_counter() + _PATIENCE_SECONDS
         self.run_reference()
         self._usual = statistics.median(self._reference_seconds(_REFERENCE_RUNS) for _ in range(_USUAL_LOOKS))
+
+    @property
+    def is_patient(self) -> bool:
+        """There is time for a second look."""
+        return time.perf_counter() < self._patient_until
 
     @property
     def pace(self) -> float:
@@ -59,7 +66,7 @@ class Bench:
             after = self._reference_seconds(_REFERENCE_RUNS)
             steady, mean = abs(before - after) <= _STEADY * after, (before + after) / 2
             before = after
-            if steady:
+            if steady or not self.is_patient:
                 break
         return min(times) * self._usual / mean / work.repeats
 
