@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -58,8 +59,19 @@ def first_of(text: str, marks: Iterable[str]) -> tuple[int, str] | None:
 
 
 def possible_mark(text: str, marks: Iterable[str]) -> int:
-    """Length of the end of `text` that may become one of `marks`."""
-    return max((n for mark in marks for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
+    """Length of the end of `text` that may become one of `marks`; asked for every token."""
+    beginnings, letters, longest = _beginnings(tuple(marks))
+    for start in range(max(0, len(text) - longest), len(text)):
+        if text[start] in letters and text[start:] in beginnings:
+            return len(text) - start
+    return 0
+
+
+@lru_cache(maxsize=64)
+def _beginnings(marks: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str], int]:
+    """All true beginnings of `marks`, their first letters, and the length of the longest."""
+    found = frozenset(mark[:n] for mark in marks for n in range(1, len(mark)))
+    return found, frozenset(one[0] for one in found), max(map(len, found), default=0)
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:

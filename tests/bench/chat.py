@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QStyleFactory
 
 from app.chat.markdown import highlight, parser
@@ -87,20 +88,17 @@ class Bench:
         request = engine.requests()[-1]
         engine.begin(request)
         tokens = [word + " " for word in (STREAM * 40).split(" ")]
-        over = threading.Event()
 
         def write() -> None:
             began = time.perf_counter()
             for number in range(SPEED * SECONDS):
                 time.sleep(max(0.0, began + number / SPEED - time.perf_counter()))
                 engine.emit(TokenEvent(request.request_id, tokens[number % len(tokens)]))
-            over.set()
 
         threading.Thread(target=write, daemon=True).start()
         began, used = time.perf_counter(), time.thread_time()
-        while not over.is_set():
-            self.application.processEvents()
-            time.sleep(0.002)
+        QTimer.singleShot(SECONDS * 1000, self.application.quit)
+        self.application.exec()
         share = (time.thread_time() - used) / (time.perf_counter() - began)
         written = len(session.path()[-1].content.split())
         self.tell(f"{SPEED} tok/s ({written:,} words came): main thread", share, BUSY, "of its time")

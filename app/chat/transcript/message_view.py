@@ -60,6 +60,7 @@ class MessageView:
         self._call_views: list[BlockView] = []
         self._notes: list[BlockView] = []
         self._tops = None
+        self._first_changed = 0  # of the blocks, by what was fed last
 
     @property
     def is_answer(self) -> bool:
@@ -139,13 +140,16 @@ class MessageView:
             self._finish()
         self._assemble()
 
-    def grow(self) -> None:
-        """The content became longer."""
+    def grow(self) -> float:
+        """The content became longer. Returns from where on, below the message's top, it looks different."""
         if not self.is_built:
             self._body_height = self._estimate()
-            return
+            return 0.0
+        self._first_changed = len(self.views)
         while not self.is_fed:
             self.feed_slice()
+        tops = self.tops()
+        return tops[self._first_changed] if self._first_changed < len(tops) else self._body_height
 
     def refresh(self) -> None:
         """The status or the details changed."""
@@ -214,8 +218,10 @@ class MessageView:
                     self._reasoning += text
         if reasoned or (self._head and self._head_is_stale()):
             self._make_head()
+            self._first_changed = 0
         if called:
             self._make_calls()
+            self._first_changed = min(self._first_changed, len(self._head) + len(self._body))
 
     def _finish(self) -> None:
         if not self._is_finished:
@@ -231,6 +237,7 @@ class MessageView:
         """Blocks from `first` on are new or changed."""
         blocks = self._blocks.blocks
         first = min(first, len(self._body))
+        self._first_changed = min(self._first_changed, len(self._head) + max(0, first - 1))
         kept = self._body[first:]
         del self._body[first:]
         for index in range(first, len(blocks)):

@@ -18,11 +18,12 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from app.chat.generation import Generation
 from app.chat.markdown.formulas import Formulas, Run
 from app.chat.transcript.geometry import Anchor, Column
+from app.chat.transcript.keyboard_steps import KeyboardSteps
 from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.message_view import MessageView
 from app.chat.transcript.overlay import Overlay
@@ -35,9 +36,10 @@ from app.translation import tr
 
 STICK_DISTANCE = 64  # pixels from the bottom within which the reader counts as being there
 GROW_INTERVAL_MS = 33
+PROGRESS_INTERVAL_MS = 100  # figures that change faster cannot be read
+PAINTED_ABOVE = 8  # pixels that a block may paint above itself
 AHEAD = 300  # pixels above and below the screen that are laid out too
 FEEDS_PER_LAYOUT = 8  # slices of a very long message between two looks at the screen
-FOCUS_MARGIN = 12  # pixels around a button that is brought on screen
 RELEASE_DISTANCE = 6000  # pixels from the screen at which layouts are given back
 
 
@@ -70,15 +72,16 @@ class Transcript(QAbstractScrollArea):
         self.versions: Callable[[Message], tuple[int, int]] = lambda _message: (1, 1)
         self._stick = True
         self._moving = False  # the scroll bar is set by us, not by the reader
-        self._stepping = False
         self._grow_timer = _timer(self, GROW_INTERVAL_MS, self._grow_now)
         self._growing: set[str] = set()
+        self._progress_timer = _timer(self, PROGRESS_INTERVAL_MS, self._progress_now)
+        self._progress: dict[str, Generation] = {}  # not shown yet
         self._feeds = 0
         self._feed_timer = _timer(self, 0, self._feed_on)
         self.selecting = Selecting(self)
+        self._steps = KeyboardSteps(self, self._overlay)
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
         theme.changed.connect(self._theme_changed)
-        QApplication.instance().focusChanged.connect(self._focus_changed)  # type: ignore[union-attr]
 
     # --- content ---
 
@@ -130,6 +133,7 @@ class Transcript(QAbstractScrollArea):
         view = self._by_id.get(message.id)
         if view is None:
             return
+        self._progress.pop(message.id, None)  # what it says at its end stays
         self._grow_now()
         view.grow()
         view.refresh()
@@ -159,7 +163,17 @@ class Transcript(QAbstractScrollArea):
         self._layout_visible()
 
     def show_progress(self, generation: Generation) -> None:
-        self._overlay.show_progress(generation)
+        """Shown at once, or once PROGRESS_INTERVAL_MS have passed since the last time."""
+        self._progress[generation.message.id] = generation
+        if not self._progress_timer.isActive():
+            self._progress_now()
+
+    def _progress_now(self) -> None:
+        if self._progress:
+            for generation in self._progress.values():
+                self._overlay.show_progress(generation)
+            self._progress.clear()
+            self._progress_timer.start()
 
     def set_read_only(self, read_only: bool) -> None:
         """While an answer is being written, nothing can be answered again."""
@@ -179,35 +193,8 @@ class Transcript(QAbstractScrollArea):
                 return
 
     def step_message(self, step: int) -> None:
-        """Bring the keyboard to the message before or after: the one with the focus, or the edge of the screen."""
-        shown = [index for index, _, _ in self.visible_messages()]
-        if not shown:
-            return
-        ids = [view.message.id for view in self._messages]
-        focused = self._overlay.focused()
-        index = ids.index(focused) + step if focused in ids else shown[-1] if step < 0 else shown[0]
-        index = max(0, min(len(ids) - 1, index))
-        self._stepping = True
-        top, bottom = self._column.tops[index], self._column.tops[index] + self._messages[index].height
-        value = self.verticalScrollBar().value()
-        if top < value or bottom > value + self.viewport().height():
-            self.scroll_to_message(ids[index])
-        if not self._overlay.focus(ids[index]):
-            self.setFocus(Qt.FocusReason.TabFocusReason)
-        self._stepping = False
-
-    def _focus_changed(self, _old: QWidget | None, new: QWidget | None) -> None:
-        """A button over the text that gets the keyboard comes on screen."""
-        viewport = self.viewport()
-        if new is None or self._stepping or not viewport.isAncestorOf(new):
-            return
-        top = new.mapTo(viewport, QPoint(0, 0)).y()
-        below = top + new.height() - viewport.height()
-        bar = self.verticalScrollBar()
-        if top < 0:
-            bar.setValue(bar.value() + top - FOCUS_MARGIN)
-        elif below > 0:
-            bar.setValue(bar.value() + below + FOCUS_MARGIN)
+        """Bring the keyboard to the message before (-1) or after (1)."""
+        self._steps.step(step)
 
     # --- geometry ---
 
@@ -233,8 +220,12 @@ class Transcript(QAbstractScrollArea):
             found.append((index, self._messages[index], message_top - top))
         return found
 
-    def _layout_visible(self) -> None:
-        """Lay out what shows. Heights found may bring other blocks on screen: until nothing changes."""
+    def _layout_visible(self, changed: float = 0.0) -> None:
+        """Lay out what shows. Heights found may bring other blocks on screen: until nothing changes.
+
+        Above `changed`, a height of the column, nothing looks different as long as nothing moves.
+        """
+        value = self.verticalScrollBar().value()
         if not self._messages:
             self._set_range()
             self._overlay.place([])
@@ -243,24 +234,27 @@ class Transcript(QAbstractScrollArea):
         for _ in range(12):
             self._set_range()
             anchor = self._anchor()
-            if not self._layout_pass():
+            first = self._layout_pass()
+            if first is None:
                 break
-            self._column.update()
+            self._column.update(first)
             self._set_range()
             if not self._stick:
                 self._restore(anchor)
         self._release_far()
         self._overlay.place(self.visible_messages())
-        self.viewport().update()
+        moved = self.verticalScrollBar().value() != value
+        top = 0 if moved else max(0, int(changed) - value - PAINTED_ABOVE)
+        self.viewport().update(0, top, self.viewport().width(), self.viewport().height())
         if not self._feed_timer.isActive() and any(not self._messages[index].is_fed for index in self._active):
             self._feed_timer.start()
 
-    def _layout_pass(self) -> bool:
-        """Build and lay out around the screen; whether any height changed."""
+    def _layout_pass(self) -> int | None:
+        """Build and lay out around the screen; the first message whose height changed."""
         top = self.verticalScrollBar().value() - AHEAD
         bottom = top + self.viewport().height() + 2 * AHEAD
         width = self.column_width()
-        changed = False
+        changed: int | None = None
         for index in range(self._column.index_at(top), len(self._messages)):
             message_top = self._column.tops[index]
             if message_top >= bottom:
@@ -270,7 +264,8 @@ class Transcript(QAbstractScrollArea):
             view.build()
             self._active.add(index)
             self._layout_blocks(view, top - message_top, bottom - message_top, width)
-            changed = changed or abs(view.height - before) > 0.5
+            if changed is None and abs(view.height - before) > 0.5:
+                changed = index
         return changed
 
     @staticmethod
@@ -336,15 +331,15 @@ class Transcript(QAbstractScrollArea):
         if not self._growing:
             return
         growing, self._growing = self._growing, set()
-        first = len(self._messages)
+        first, changed = len(self._messages), self._column.height
         for index in range(len(self._messages) - 1, -1, -1):
             if self._messages[index].message.id in growing:
-                self._messages[index].grow()
+                changed = min(changed, self._column.tops[index] + self._messages[index].grow())
                 first = index
                 if len(growing) == 1:
                     break
         self._column.update(first)
-        self._layout_visible()
+        self._layout_visible(changed)
 
     def _feed_on(self) -> None:
         """Cut the rest of a very long message, a slice per turn of the event loop."""

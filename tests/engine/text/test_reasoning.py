@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.text.reasoning import TAGS, ReasoningSplitter, Split, opened_reasoning, split_reasoning
+from engine.text.segments import possible_mark
 from engine.text.tool_calls import ToolCall
 
 FENCED = "```html\n<b></think></b>\n```\n"
@@ -127,3 +128,10 @@ def test_text_is_passed_on_at_once() -> None:
     assert splitter.push(" see</thi") == [("reasoning", " see")]
     assert splitter.push("nk>\n\nYes") == [("answer", "Yes")]
     assert splitter.push(" </think>") == [("answer", " </think>")]
+
+
+@given(st.text("<|think>/[a", max_size=12))
+def test_what_may_become_a_mark(text: str) -> None:
+    marks = ("<think>", "<|channel|>", "[TOOL", "</think>")
+    longest = max((n for mark in marks for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
+    assert possible_mark(text, marks) == longest
