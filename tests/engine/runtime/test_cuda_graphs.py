@@ -268,6 +268,29 @@ def test_a_traced_step_tells_what_the_card_did(model: HybridModel) -> None:
     state.release()
 
 
+@pytest.mark.parametrize("refused", ["cuEventRecordWithFlags", "cuEventElapsedTime"])
+def test_a_driver_that_times_nothing(
+    model: HybridModel, shape: TinyModel, reference: Logits, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """Steps are captured all the same, and traced ones tell of the processor alone."""
+    real = Driver.call
+
+    def refuse(self: Driver, function: str, *args: object) -> None:
+        if function == refused:
+            raise LaunchError("not supported")
+        real(self, function, *args)
+
+    monkeypatch.setattr(Driver, "call", refuse)
+    state, rows = decode(model)
+    assert near(rows, reference[PROMPT:], shape)
+    state.truncate(PROMPT)
+    model.executor.trace = []
+    assert counted("cuGraphLaunch", lambda: model.extend(state, [TOKENS[PROMPT]])) == 1
+    assert {span.lane for span in model.executor.trace if span.stream != "weights"} == {"CPU"}
+    assert "GPU" not in model.executor.times.latest[-1].busy
+    state.release()
+
+
 def test_the_cards_share_is_known_without_a_trace(model: HybridModel) -> None:
     """One of the first steps is timed, so that a plan can be corrected where the card is slow."""
     state, _ = decode(model, 5)

@@ -68,6 +68,7 @@ class StepGraph:
         self._passes = 0
         self._timing = Timing(graphs.card)
         self._is_timed = False  # what is put on the streams now
+        self._can_time = True  # until the driver refuses it
         self._gpu_seconds = 0.0  # of the last step that was timed
         self._stagings = graphs.stagings
         for staging in self._stagings:
@@ -107,9 +108,9 @@ class StepGraph:
         self._step.begin(batch)
         self._program.refresh()
         self._passes += 1
-        self._is_timed = is_traced or self._passes % _TIMED_EVERY == _FIRST_TIMED
+        self._is_timed = self._can_time and (is_traced or self._passes % _TIMED_EVERY == _FIRST_TIMED)
         try:
-            executable = self._executable() if self._passes > 1 else None
+            executable = self._executable_or_untimed() if self._passes > 1 else None
             self._timing.begin()
             self._hand_over.begin()
             if executable is None:
@@ -123,7 +124,7 @@ class StepGraph:
         if self._step.error:
             raise EngineError(f"The processor's share of a step failed: {self._step.error}.")
         if self._is_timed:
-            self._gpu_seconds = self._timing.seconds("GPU")
+            self._read_times()
         if self._schedule.logits is not None:
             logits = cast(CudaStaging, self._schedule.logits)
             logits.rows = logits.host_rows(self._tokens)
@@ -152,6 +153,24 @@ class StepGraph:
         self._pinned.free(self._host)
 
     # --- one pass ---------------------------------------------------------------------------------------------
+
+    def _executable_or_untimed(self) -> int:
+        """A driver that captures no timed events still runs the step."""
+        try:
+            return self._executable()
+        except LaunchError:
+            if not self._is_timed:
+                raise
+        self._can_time = self._is_timed = False
+        self._timing.close()
+        return self._executable()
+
+    def _read_times(self) -> None:
+        try:
+            self._gpu_seconds = self._timing.seconds("GPU")
+        except LaunchError:
+            self._can_time = False
+            self._timing.close()
 
     def _executable(self) -> int:
         """What is launched, captured where it is wanted for the first time."""
