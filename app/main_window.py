@@ -79,6 +79,7 @@ class MainWindow(QMainWindow):
         self._library = library
         self._placement = placement
         self._telemetry = telemetry
+        self._problems = problems
         self._progress = ""
         self._search = search
         self._background = background
@@ -163,7 +164,7 @@ class MainWindow(QMainWindow):
     def _make_memory(self) -> QWidget:
         from app.placement.placement_page import PlacementPage
 
-        return PlacementPage(self._theme, self._placement, self._models, self._telemetry)
+        return PlacementPage(self._theme, self._placement, self._models, self._telemetry, self._problems)
 
     def _make_preferences(self) -> QWidget:
         page = PreferencesPage(self._theme, self._settings, self._models)

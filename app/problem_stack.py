@@ -10,10 +10,11 @@ from app.theme.theme import Theme
 
 
 class ProblemStack(QWidget):
-    """A problem of the same key takes the place of the one before."""
+    """A problem of the same key takes the place of the one before. `only`: the key of the one kind that is shown."""
 
-    def __init__(self, problems: Problems, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, problems: Problems, theme: Theme, parent: QWidget | None = None, *, only: str = "") -> None:
         super().__init__(parent)
+        self._only = only
         self._theme = theme
         self._cards: dict[str, ProblemCard] = {}
         self._layout = QVBoxLayout(self)
@@ -22,12 +23,16 @@ class ProblemStack(QWidget):
         problems.raised.connect(self.show_problem)
         problems.cleared.connect(self.close_problem)
         self.hide()
+        for problem in problems.open.values():
+            self.show_problem(problem)
 
     @property
     def cards(self) -> list[ProblemCard]:
         return list(self._cards.values())
 
     def show_problem(self, problem: Problem) -> None:
+        if self._only and problem.key != self._only:
+            return
         self.close_problem(problem.key)
         card = ProblemCard(problem, self._theme, self)
         card.closed.connect(self.close_problem)

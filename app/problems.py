@@ -50,8 +50,14 @@ class Problems(QObject):
     raised = Signal(object)  # Problem
     cleared = Signal(str)  # key
 
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.open: dict[str, Problem] = {}  # by key: raised and not cleared since
+
     def show(self, problem: Problem) -> None:
+        self.open[problem.key] = problem
         self.raised.emit(problem)
 
     def clear(self, key: str) -> None:
+        self.open.pop(key, None)
         self.cleared.emit(key)

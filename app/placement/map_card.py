@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -58,13 +58,17 @@ class Legend(QWidget):
                 x += 7
             x += 4
         painter.setPen(theme.color("muted"))
-        painter.drawText(
-            QPointF(x + 4, 13), tr("deeper: used lately") if theme.name == "light" else tr("brighter: used lately")
-        )
+        painter.drawText(QPointF(x + 4, 13), self._depth_words)
         painter.end()
 
+    @property
+    def _depth_words(self) -> str:
+        return tr("deeper: used lately") if self._theme.name == "light" else tr("brighter: used lately")
+
     def sizeHint(self) -> QSize:
-        return QSize(420, 18)
+        metrics = QFontMetrics(self._theme.font(self._theme.type.tiny))
+        places = sum(32 + metrics.horizontalAdvance(tr(words)) for _, words in self._parts)
+        return QSize(places + 2 * 39 + 4 + metrics.horizontalAdvance(self._depth_words) + 2, 18)
 
 
 def _between(theme: Theme, token: str, share: float):

@@ -39,7 +39,10 @@ from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
 from app.placement.page_words import plan_hint, subtitle
 from app.placement.placement_controller import THIS_MACHINE, PlacementController
+from app.placement.spill_watch import PROBLEM as SPILL
 from app.placement.timeline_card import TimelineCard
+from app.problem_stack import ProblemStack
+from app.problems import Problems
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.traces_card import TracesCard
 from app.theme.theme import Theme
@@ -54,7 +57,12 @@ NARROW = 700  # pixels of the page
 
 class PlacementPage(QScrollArea):
     def __init__(
-        self, theme: Theme, controller: PlacementController, models: ModelController, telemetry: TelemetryFeed
+        self,
+        theme: Theme,
+        controller: PlacementController,
+        models: ModelController,
+        telemetry: TelemetryFeed,
+        problems: Problems,
     ) -> None:
         super().__init__()
         self.setObjectName("page")
@@ -81,6 +89,7 @@ class PlacementPage(QScrollArea):
         for gpu in catalogue.gpus():
             self.machine.addItem(gpu.name, gpu.name)
         self.notice = Notice(self)
+        self.spill = ProblemStack(problems, theme, self, only=SPILL)
         self.strip = MigrationStrip(self)
         self.budget = BudgetCard(theme, self)
         self.gpu_bar = MemoryBar(theme, tr("GPU memory"), "gpu", self)
@@ -124,6 +133,7 @@ class PlacementPage(QScrollArea):
         layout.addLayout(head)
         layout.addWidget(self.subtitle)
         layout.addWidget(self.notice)
+        layout.addWidget(self.spill)
         layout.addWidget(self.strip)
         for card in self._cards:
             layout.addWidget(card)

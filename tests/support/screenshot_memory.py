@@ -154,8 +154,8 @@ def _snapshot(tick: int) -> TelemetrySnapshot:
     gpu = GPUReading("RTX 4070", 12 * GiB, 7 * GiB, 6 * GiB, 0.55 + 0.2 * wave, (1.1 + wave) * 4e8, 3e7)
     return TelemetrySnapshot(
         tick / 4,
-        64 * GiB,
         24 * GiB,
+        6 * GiB,
         int((2 + 0.3 * wave) * GiB),
         int((9 + tick / 100) * GiB),
         0.4 + 0.25 * math.cos(tick / 11),

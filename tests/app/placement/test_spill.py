@@ -9,6 +9,7 @@ import pytest
 from app.engine_client import Arrival
 from app.placement.spill import lower_budget, spilled_bytes
 from app.placement.spill_watch import LOOKS
+from app.problems import Problem
 from engine.messages import ModelLoaded, ResidencyTold, SetBudget
 from engine.telemetry.residency import ResidencySnapshot
 from engine.telemetry.snapshot import GPUReading, TelemetrySnapshot
@@ -78,6 +79,17 @@ def test_it_is_told_once_with_a_way_out_and_taken_back(app, cards):
     assert sent[-1].gpu_bytes == lower_budget(HELD, GiB)
     app.context.placement.live.progress = None
     assert cards(1, replace(CARD, used=9 * GiB))[-1] == "spill"
+
+
+def test_the_memory_page_tells_it_and_nothing_else(app, cards):
+    cards(LOOKS)
+    app.window.show_page("memory")  # made only now
+    stack = app.window.page("memory").spill
+    assert [card.problem.key for card in stack.cards] == ["spill"] and stack.isVisible()
+    app.context.problems.show(Problem("model", "The file is gone."))
+    assert len(stack.cards) == 1
+    cards(1, replace(CARD, used=9 * GiB))
+    assert not stack.cards
 
 
 def test_a_unified_card_is_named_in_the_traces(open_memory):
