@@ -115,7 +115,7 @@ def check_libraries() -> None:
             ctypes.CDLL(str(plugin))
             return
         except OSError as error:
-            failure = str(error)
+            failure = str(error.__cause__ or error)  # the bundle's ctypes wraps what the loader said
     raise missing_library(failure)
 
 

@@ -18,8 +18,8 @@ DEPENDS = (
     "libc6 (>= 2.34)", "libegl1", "libgl1", "libfontconfig1", "libfreetype6", "libglib2.0-0 | libglib2.0-0t64",
     "libdbus-1-3", "libx11-xcb1", "libxcb1", "libwayland-client0", "libwayland-cursor0", "libwayland-egl1",
 )  # fmt: skip
-# The last one shows what prevents a start, where Qt itself is what fails.
-RECOMMENDS = ("fonts-dejavu-core | fonts-noto-core", "xdg-desktop-portal", "zenity | kdialog | x11-utils")
+# The last ones show what prevents a start; xmessage, of x11-utils, where libEGL is missing, which the others need too.
+RECOMMENDS = ("fonts-dejavu-core | fonts-noto-core", "xdg-desktop-portal", "zenity | kdialog", "x11-utils")
 
 # Absolute symlinks would break in a chroot's view from outside; dpkg wants this one relative to its folder.
 LAUNCHER = "../lib/tessera/tessera"

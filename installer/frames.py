@@ -6,7 +6,6 @@ For `package_test.py`: an X server, a bare Debian with the .deb, a window manage
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -15,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bare_root import SUITES, TIMEOUT, BareRoot, Failed, output
+from bare_root import SUITES, TIMEOUT, USER, BareRoot, Failed, output
 
 DISPLAY = f":{100 + os.getpid() % 900}"  # of the X server that is started for the tests
 PYTHON = Path(__file__).resolve().parent.parent / "build/package/venv/bin/python"
-DESKTOP = ("openbox", "pcmanfm", "zenity", "shared-mime-info", "desktop-file-utils", "adwaita-icon-theme", "xdotool",
-           "fonts-dejavu-core", "fonts-wqy-microhei")  # fmt: skip
+DESKTOP = ("openbox", "pcmanfm", "zenity", "x11-utils", "shared-mime-info", "desktop-file-utils", "adwaita-icon-theme",
+           "xdotool", "fonts-dejavu-core", "fonts-wqy-microhei")  # fmt: skip
 PROGRAM = "/usr/lib/tessera/_internal"
 FIRST_ICON = (270, 200)  # in a file manager's window at (60, 60), beside its side pane
 
@@ -88,18 +87,30 @@ class Desktop:
         self.hand("windowsize", window, str(width), str(height))
         self.hand("windowmove", window, str(x), str(y))
 
-    def dialog(self, name: str, *, cpuinfo: Path | None = None, **variables: str) -> None:
+    def dialog(self, name: str, title: str = "Tessera", *, cpuinfo: Path | None = None, **variables: str) -> None:
         """A start that fails: its dialog, and the log that it names."""
         shutil.rmtree(self.data / "logs", ignore_errors=True)
         process = self.root.start("/usr/bin/tessera", cpuinfo=cpuinfo, DISPLAY=DISPLAY, **variables)
         try:
-            self.window("Tessera")
+            self.window(title)
             self.picture(name)
             if not (self.data / "logs/start.log").is_file():
                 raise Failed(f"{name}: no log was written")
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait()
+            wait_for(lambda: not self.windows(title), "the dialog to be gone")
+
+    @contextlib.contextmanager
+    def file(self, name: str, contents: str) -> Iterator[None]:
+        """The data folder with this file, in place of its own."""
+        path = self.data / name
+        before = path.read_bytes() if path.is_file() else None
+        path.write_text(contents)
+        try:
+            yield
+        finally:
+            path.unlink() if before is None else path.write_bytes(before)
 
     @contextlib.contextmanager
     def without(self, *paths: str) -> Iterator[None]:
@@ -167,26 +178,22 @@ def _processes(root: BareRoot) -> int:
 
 def failed_starts(desktop: Desktop) -> None:
     root = desktop.root
+    root.inside("mkdir", "-p", f"/home/{USER}/.local/share/Tessera", user=USER)
     cpuinfo = root.path.parent / "cpuinfo-of-2007"
     cpuinfo.write_text("processor\t: 0\nflags\t\t: fpu sse sse2 ssse3\n")
-    root.inside("dpkg", "--purge", "--force-depends", "libegl1")
-    desktop.dialog("6-without-libegl")
-    settings = desktop.data / "settings.json"
-    before = settings.read_text()
-    settings.write_text(json.dumps({**json.loads(before), "language": "zh_CN"}))
-    desktop.dialog("7-without-libegl-in-chinese")
-    settings.write_text(before)
-    root.apt("--fix-broken", "install")
+    with desktop.without("/usr/lib/x86_64-linux-gnu/libEGL.so.1"):
+        desktop.dialog("6-without-libegl", "xmessage")  # which zenity needs too
     with desktop.without(f"{PROGRAM}/libxcb-cursor.so.0"):
-        desktop.dialog("8-without-xcb-cursor")
+        desktop.dialog("7-without-xcb-cursor")
+        with desktop.file("settings.json", '{"language": "zh_CN"}'):
+            desktop.dialog("8-without-xcb-cursor-in-chinese")
     (kernels,) = (root.path / PROGRAM.lstrip("/") / "kernels").glob("_cpu*.so")
     with desktop.without(f"{PROGRAM}/kernels/{kernels.name}"):
         desktop.dialog("9-without-kernels")
     desktop.dialog("10-processor-of-2007", cpuinfo=cpuinfo)
-    (desktop.data / "version.json").write_text('{"version": 99}')
-    desktop.dialog("11-newer-data")
-    (desktop.data / "version.json").unlink()
-    said = root.inside("/usr/bin/tessera", user=root.home.name)
+    with desktop.file("version.json", '{"version": 99}'):
+        desktop.dialog("11-newer-data")
+    said = root.inside("/usr/bin/tessera", user=USER)
     (desktop.frames / "12-without-display.txt").write_text(said)
     if "no display" not in said:
         raise Failed(f"without a display: {said}")

@@ -61,9 +61,9 @@ def read(application: QApplication, folder: DataFolder) -> None:
     shown = []
     context.problems.raised.connect(lambda problem: shown.append(problem.key))
     context.window.show()
-    wait_for(application, lambda: context.conversations.rows)
+    wait_for(application, lambda: context.conversations.rows())
     wait_for(application, lambda: context.window.chat_page.composer.text == DRAFT)
-    (conversation,) = context.conversations.rows
+    (conversation,) = context.conversations.rows()
     context.session.open(conversation.id)
     wait_for(application, lambda: len(context.session.path()) == 2)
     assert [message.content for message in context.session.path()] == [QUESTION, ANSWER]

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from app.arguments import parse
-from app.start_error import StartError, check_processor, distribution_family, missing_library, report, show
+from app.start_error import (
+    StartError,
+    check_libraries,
+    check_processor,
+    distribution_family,
+    missing_library,
+    report,
+    show,
+)
 from app.translation import chosen_language
 
 LOADER = "lib{name}: cannot open shared object file: No such file or directory"
@@ -36,6 +44,17 @@ def test_a_missing_library_names_the_package_of_the_distribution(tmp_path, relea
     failure = missing_library(LOADER.format(name=library), os_release(tmp_path, release))
     assert f"lib{library}" in failure.cause
     assert command in failure.remedy
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libraries of Linux")
+def test_the_bundles_loader_hides_no_librarys_name(monkeypatch):
+    def load(_path: str) -> None:
+        raise OSError("Failed to load dynlib/dll") from OSError(LOADER.format(name="xcb-cursor.so.0"))
+
+    monkeypatch.setattr("app.start_error.platform_is_chosen", lambda: False)
+    monkeypatch.setattr("ctypes.CDLL", load)
+    with pytest.raises(StartError, match=r"libxcb-cursor\.so\.0 is missing"):
+        check_libraries()
 
 
 def test_an_unknown_distribution_or_library_gets_the_librarys_name(tmp_path):
