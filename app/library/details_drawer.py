@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.library.entry_words import MOODS, fact_rows, state_words
@@ -92,6 +93,11 @@ class DetailsDrawer(QScrollArea):
         if name == "verify" and self.buttons["verify"].property("running"):
             name = "stop"
         self.ordered.emit(name)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Never so narrow that something of it would be cut off; there is no sideways scrolling."""
+        super().resizeEvent(event)
+        self.setMinimumWidth(self.widget().minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width())
 
     def show_entry(self, entry: LibraryEntry | None, *, is_loading: bool = False) -> None:
         """`is_loading`: it is being loaded, and the button that loads stops that."""

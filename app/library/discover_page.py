@@ -79,7 +79,7 @@ class DiscoverPage(QWidget):
         column.addWidget(self.list, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(Panes(left, self.view, (390, 480), self))
+        layout.addWidget(Panes(left, self.view, (430, 440), self))
 
     def show_results(self) -> None:
         search, services = self.search, self._library.services
@@ -89,7 +89,7 @@ class DiscoverPage(QWidget):
             self.notice.hide()
         else:
             rows = [found_row(found) for found in search.rows]
-            self.heading.setText(self._count_words(len(rows)))
+            self.heading.setText(self._count_words(len(rows)) if rows or search.error is None else "")
             if search.error is not None:
                 self.notice.show_error(search.error, search.again)
             elif not rows and search.is_finished:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMessageBox, QProgressBar, QToolButton, QVBoxLayout, QWidget
 
+from app.elided_label import ElidedLabel
 from app.library.pill import Mood, Pill
 from app.model_files import format_bytes
 from app.theme.theme import Theme
@@ -27,7 +28,7 @@ class DownloadRow(QFrame):
         self.setObjectName("card")
         self._theme = theme
         self._status: DownloadStatus | None = None
-        self.name = QLabel(self)
+        self.name = ElidedLabel(self)
         self.name.setObjectName("settingTitle")
         self.name.setTextFormat(Qt.TextFormat.PlainText)
         self.pill = Pill("", "quiet", self)
@@ -36,7 +37,7 @@ class DownloadRow(QFrame):
         self.bar.setTextVisible(False)
         self.bar.setFixedHeight(6)
         self.bar.setRange(0, STEPS)
-        self.words = QLabel(self)
+        self.words = ElidedLabel(self)
         self.words.setObjectName("settingHelp")
         self.note = QLabel(self)
         self.note.setObjectName("downloadNote")

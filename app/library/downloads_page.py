@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.flow_layout import FlowLayout
 from app.library.download_row import DownloadRow
 from app.library.library_controller import LibraryController
 from app.library.notice import Notice
@@ -24,6 +25,7 @@ class DownloadsPage(QScrollArea):
         self.setAccessibleName(tr("Downloads"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._theme, self._library = theme, library
         self.rows: dict[str, DownloadRow] = {}
         self._order: list[str] = []
@@ -35,8 +37,7 @@ class DownloadsPage(QScrollArea):
         self.pause_all = self._button(tr("Pause all"), lambda downloads: downloads.pause_all())
         self.resume_all = self._button(tr("Resume all"), lambda downloads: downloads.resume_all())
         self.clear = self._button(tr("Clear finished"), lambda downloads: downloads.clear_done())
-        head = QHBoxLayout()
-        head.addStretch(1)
+        head = FlowLayout()
         for button in (self.pause_all, self.resume_all, self.clear):
             head.addWidget(button)
         layout.addLayout(head)

@@ -21,9 +21,15 @@ EntryRole = Qt.ItemDataRole.UserRole
 SortRole = Qt.ItemDataRole.UserRole + 1
 NAME, FAMILY, SIZE, QUANT, CONTEXT, STATE, USED = range(7)
 ROW_HEIGHT = 40
-WIDTHS = {FAMILY: 96, SIZE: 86, QUANT: 112, CONTEXT: 84, STATE: 148, USED: 100}
+WIDTHS = {FAMILY: 96, SIZE: 96, QUANT: 112, CONTEXT: 84, STATE: 148, USED: 100}
 NAME_WIDTH = 230
-DISPENSABLE = (USED, CONTEXT, FAMILY, QUANT)  # in this order they go when the window is narrow; the drawer has them
+DISPENSABLE = (
+    USED,
+    CONTEXT,
+    FAMILY,
+    QUANT,
+    SIZE,
+)  # in this order they go when the window is narrow; the drawer has them
 _COLORS = {"good": "accent", "fair": "warning", "bad": "danger", "quiet": "muted"}
 
 

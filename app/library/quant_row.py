@@ -8,6 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.elided_label import ElidedLabel
 from app.library.pill import Mood, Pill
 from app.model_files import format_bytes
 from app.theme.theme import Theme
@@ -34,10 +35,9 @@ class QuantRow(QFrame):
         size = format_bytes(model.size)
         if model.shards > 1:
             size = tr("{size} in {count} files", size=size, count=model.shards)
-        self.name = QLabel(f"{size}  ·  {model.name}", self)
+        self.name = ElidedLabel(f"{size}  ·  {model.name}", self)
         self.name.setObjectName("settingHelp")
         self.name.setTextFormat(Qt.TextFormat.PlainText)
-        self.name.setMinimumWidth(60)  # a long name is cut rather than widening the page
         self.name.setToolTip("\n".join(file.path for file in model.files))
         self.pill = Pill("", "quiet", self)
         self.button = QPushButton(tr("Download"), self)

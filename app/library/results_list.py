@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QStaticText
 from PySide6.QtWidgets import QFrame, QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.library.results_model import ResultRow, ResultsModel, RowRole
@@ -12,6 +12,8 @@ from app.translation import tr
 
 PADDING = 14
 ROW_HEIGHT = 84
+LINE = 20
+KEPT_TEXTS = 4000
 RADIUS = 10
 
 
@@ -27,10 +29,12 @@ class _Delegate(QStyledItemDelegate):
         self._title = theme.font(theme.type.control, QFont.Weight.DemiBold)
         self._small = theme.font(theme.type.small)
         self._tiny = theme.font(theme.type.tiny)
+        self._texts: dict[tuple[str, str, int], QStaticText] = {}
         self._metrics = {font.key(): QFontMetrics(font) for font in (self._title, self._small, self._tiny)}
 
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
-        return QSize(200, ROW_HEIGHT)
+        row: ResultRow = index.data(RowRole)
+        return QSize(200, ROW_HEIGHT + (LINE if row.wanted_file else 0))
 
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
@@ -54,17 +58,38 @@ class _Delegate(QStyledItemDelegate):
         if row.gated:
             title = self._badge(painter, title)
         self._line(painter, title, self._title, colors.text, row.title)
-        subtitle = QRect(inner.left(), inner.top() + 22, inner.width(), 20)
-        self._line(painter, subtitle, self._small, colors.muted, row.subtitle)
-        facts = QRect(inner.left(), inner.top() + 43, inner.width(), 18)
+        subtitle = QRect(inner.left(), inner.top() + 22, inner.width(), LINE)
+        if row.wanted_file:  # why it is recommended takes two lines
+            subtitle.setHeight(2 * LINE)
+            self._line(painter, subtitle, self._small, colors.muted, row.subtitle, lines=2)
+        else:
+            self._line(painter, subtitle, self._small, colors.muted, row.subtitle)
+        facts = QRect(inner.left(), subtitle.bottom() + 2, inner.width(), 18)
         self._line(painter, facts, self._tiny, colors.muted, row.facts)
         painter.restore()
 
-    def _line(self, painter: QPainter, area: QRect, font: QFont, color: str, text: str) -> None:
+    def _line(self, painter: QPainter, area: QRect, font: QFont, color: str, text: str, lines: int = 1) -> None:
+        laid_out = self._laid_out(font, text, area.width(), lines)
         painter.setFont(font)
         painter.setPen(QColor(color))
-        fitting = self._metrics[font.key()].elidedText(text, Qt.TextElideMode.ElideRight, area.width())
-        painter.drawText(area, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, fitting)
+        top = area.top() + (area.height() - laid_out.size().height()) / 2 if lines == 1 else area.top()
+        painter.drawStaticText(QPointF(area.left(), top), laid_out)
+
+    def _laid_out(self, font: QFont, text: str, width: int, lines: int) -> QStaticText:
+        """Kept, because fitting and shaping a line takes longer than drawing it: a list that scrolls repeats itself."""
+        key = (font.key(), text, width)
+        if key not in self._texts:
+            if len(self._texts) >= KEPT_TEXTS:
+                self._texts.clear()
+            metrics = self._metrics[font.key()]
+            fitting = text if lines > 1 else metrics.elidedText(text, Qt.TextElideMode.ElideRight, width)
+            laid_out = QStaticText(fitting)
+            laid_out.setTextFormat(Qt.TextFormat.PlainText)
+            if lines > 1:
+                laid_out.setTextWidth(width)
+            laid_out.prepare(font=font)
+            self._texts[key] = laid_out
+        return self._texts[key]
 
     def _badge(self, painter: QPainter, line: QRect) -> QRect:
         """A “gated” pill at the line's right end; what is left of the line."""

@@ -42,6 +42,8 @@ class ResultsModel(QAbstractListModel):
         row = self._rows[index.row()]
         if role == RowRole:
             return row
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return row.subtitle
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return f"{row.title}, {row.subtitle}, {row.facts}"
         return None
@@ -68,16 +70,16 @@ def curated_row(model: CatalogueModel) -> ResultRow:
 
 
 def found_row(found: RepositorySummary) -> ResultRow:
-    facts = []
+    about, facts = [found.owner], []
     if found.parameters:
-        facts.append(tr("{count} parameters", count=short_count(found.parameters)))
+        about.append(tr("{count} parameters", count=short_count(found.parameters)))
     if found.downloads is not None:
         facts.append(tr("{count} downloads", count=short_count(found.downloads)))
     if found.likes is not None:
         facts.append(tr("{count} likes", count=short_count(found.likes)))
     if found.modified is not None:
         facts.append(_date(found.modified))
-    return ResultRow(found.name, found.title, found.owner, "  ·  ".join(facts), found.gated)
+    return ResultRow(found.name, found.title, "  ·  ".join(about), "  ·  ".join(facts), found.gated)
 
 
 def short_count(count: float) -> str:

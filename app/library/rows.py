@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.translation import engine_text, tr
+from app.translation import engine_text, sentences, tr
 
 if TYPE_CHECKING:
     from engine.hub.download_status import DownloadStatus
@@ -55,8 +55,10 @@ def mark_crashed(entries: Sequence[LibraryEntry], crashes: Mapping[str, int]) ->
     for entry in entries:
         count = crashes.get(str(entry.path), 0)
         if count and entry.state is EntryState.READY:
-            why = tr("Tessera has crashed {count} times with {name}.", count=count, name=entry.title)
-            why += " " + tr("It is not loaded by itself any more. It may run now, or after an update.")
+            why = sentences(
+                tr("Tessera has crashed {count} times with {name}.", count=count, name=entry.title),
+                tr("It is not loaded by itself any more. It may run now, or after an update."),
+            )
             entry = replace(entry, state=EntryState.CRASHED, why=why)
         marked.append(entry)
     return marked

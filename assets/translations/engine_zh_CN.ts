@@ -52,10 +52,6 @@
       <translation>镜像必须使用与模型库相同的协议；请在“设置 → 模型库”中另选一个。</translation>
     </message>
     <message>
-      <source>A mixture of experts that reads only 3.6B parameters per token: fast even when half of it is in RAM.</source>
-      <translation>混合专家模型，每个词元只读取 3.6B 参数：即使一半在内存中也很快。</translation>
-    </message>
-    <message>
       <source>A web page came instead of the file; probably a proxy or a network that wants you to sign in.</source>
       <translation>收到的是网页而不是文件；可能是代理，或该网络要求登录。</translation>
     </message>
@@ -728,6 +724,10 @@
       <translation>正在读取词表</translation>
     </message>
     <message>
+      <source>Reads only 3.6B of its parameters per token: fast even with half of it in RAM.</source>
+      <translation>混合专家模型，每个词元只读取 3.6B 参数：即使一半在内存中也很快。</translation>
+    </message>
+    <message>
       <source>Resume the download.</source>
       <translation>请继续下载。</translation>
     </message>
@@ -1060,7 +1060,7 @@
       <translation>键 {0} 的值为 {1}，张量显示为 {2}；以张量为准。</translation>
     </message>
     <message>
-      <source>The largest here: needs 64 GB of RAM beside a graphics card, reads 5.1B parameters per token.</source>
+      <source>The largest here: 64 GB of RAM beside a graphics card; reads 5.1B parameters per token.</source>
       <translation>这里最大的模型：除显卡外还需 64 GB 内存，每个词元读取 5.1B 参数。</translation>
     </message>
     <message>
@@ -1814,6 +1814,10 @@
     <message>
       <source>the connection was closed early</source>
       <translation>连接被提前关闭</translation>
+    </message>
+    <message>
+      <source>the connection was refused</source>
+      <translation>连接被拒绝</translation>
     </message>
     <message>
       <source>the engine</source>

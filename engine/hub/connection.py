@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import re
 import ssl
 import threading
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ from engine.hub.errors import (
 PUBLIC_ENDPOINT = "https://huggingface.co"
 CONNECT_SECONDS = 10.0
 READ_BYTES = 1 << 20
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 _stop: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("stop", default=None)
 
@@ -223,7 +225,9 @@ def _reason(error: Exception) -> str:
         return "it stopped answering"
     if "Name or service not known" in text or "getaddrinfo" in text or "name resolution" in text:
         return "its name is not known (no network?)"
-    return text or type(error).__name__
+    if "refused" in text.lower():
+        return "the connection was refused"
+    return _ERRNO.sub("", text) or type(error).__name__
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,10 @@ def library_pages(context: Any, root: Path) -> Iterator[tuple[str, QWidget]]:
         _wait(dialog.isVisible)
         yield "library-hub-dialog", dialog
         dialog.close()
+    services = context.library.services
+    services.change(replace(services.settings, endpoint="http://127.0.0.1:9"))
     discover = page.show_tab("discover")
-    discover.field.setText("nobody is there any more")
+    discover.field.setText("qwen")
     _wait(lambda: discover.search.error)
     yield "library-unreachable", window
 
