@@ -7,7 +7,10 @@ the owner asks for one.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import sys
 import threading
 import time
 import uuid
@@ -245,6 +248,7 @@ class Downloads:
     def _run(self, download: _Download, stop: threading.Event, before: threading.Thread | None) -> None:
         """A download's thread. `before` is the one that was paused, which may still be letting go of the file."""
         state, note, failure = State.DONE, "", None
+        _step_back()
         try:
             if before is not None:
                 before.join()
@@ -301,6 +305,13 @@ class Downloads:
         free = shutil.disk_usage(folder).free
         if missing and missing + others + MARGIN > free:
             raise DiskFullError(str(folder), missing + others + MARGIN - free)
+
+
+def _step_back() -> None:
+    """This thread copies and hashes when nobody else wants the processor: window and answers come first."""
+    if sys.platform.startswith("linux"):  # elsewhere the priority is the whole process's
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _clean(download: _Download) -> None:

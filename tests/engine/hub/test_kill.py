@@ -50,5 +50,7 @@ def test_kill_9_at_random_points(hub: FakeHub, connect: Callable[..., Connection
     assert target.read_bytes()[-1000:] == content.read(size - 1000, size)
     assert killed == kills
     total = fetched_by_clients + transfer.received
+    received, sent = (total - kills * READ_BYTES) / size, hub.sent / size
+    print(f"{kills} kills of {size >> 20} MiB: {received:.3f} of the size kept, {sent:.3f} sent")
     assert total <= 1.05 * size + kills * READ_BYTES
     assert hub.sent <= 1.05 * size + kills * IN_FLIGHT
