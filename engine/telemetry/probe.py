@@ -15,8 +15,8 @@ from engine.telemetry.nvml import NVML, NVMLError
 from engine.telemetry.snapshot import GPUReading, TelemetrySnapshot
 
 INTERVAL = 0.25
-# Walking the process table costs milliseconds: children (the compatibility engine) are looked for every two seconds.
-_CHILDREN_EVERY = 8
+# Walking the process table costs milliseconds: children (the compatibility engine) are looked for every five seconds.
+_CHILDREN_EVERY = 20
 
 
 class GPUProbe:

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QEventLoop
+from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.context import AppContext
@@ -61,9 +61,11 @@ class Bench:
                 self.speeds[event.request_id] = event.stats.decode_speed
 
     def wait(self, condition) -> None:
-        """The window's own loop: asleep where there is nothing to do."""
-        while not condition():
-            self.application.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 50)
+        """The window's own loop, asleep where there is nothing to do; looks now and then whether that holds."""
+        loop, look = QEventLoop(), QTimer()
+        look.timeout.connect(lambda: loop.quit() if condition() else None)
+        look.start(50)
+        loop.exec()
 
     def turn(self, page: str, key: str) -> Turn:
         """One answer of `tokens` tokens beside that page; in the chat it is written there."""
