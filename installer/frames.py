@@ -171,7 +171,7 @@ def _processes(root: BareRoot) -> int:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (process / "cmdline").read_bytes().split(b"\0")
-            is_window = command[0].endswith(b"/tessera") and b"--child" not in command
+            is_window = command[0].rpartition(b"/")[2] == b"tessera" and b"--child" not in command
             found += is_window and (process / "root").samefile(root.path)
     return found
 
