@@ -45,7 +45,8 @@ def _run(kind: str, chosen: list[str]) -> int:
     # Thread tests alone under "thread": the rest runs in one thread and would only be slow.
     tests = chosen or (TESTS if kind == "address" else ("tests/kernels",))
     skipped = [f"--ignore=tests/kernels/cuda/{name}" for name in UNTOUCHED]
-    command = [str(python), "-m", "pytest", "-q", "-x", "--timeout=1800", *skipped, *tests]
+    # The AVX-512 tiers in software are a module of their own, which is not built here.
+    command = [str(python), "-m", "pytest", "-q", "-x", "--timeout=1800", "-k", "not emulated", *skipped, *tests]
     return subprocess.run(command, cwd=ROOT, env=environment).returncode
 
 
@@ -64,7 +65,7 @@ def _environment(kind: str) -> Path:
 def _build(kind: str, python: Path) -> None:
     has_avx512 = _cpu.best_tier().startswith("avx512")
     if not has_avx512:
-        print("This processor lacks AVX-512: its tiers are left out of this build, and not checked.", flush=True)
+        print("This processor lacks AVX-512: its tiers are left out of this build and of the tests.", flush=True)
     settings = [
         f"cmake.define.TESSERA_SANITIZE={FLAGS[kind]}",
         f"cmake.define.TESSERA_AVX512={'ON' if has_avx512 else 'OFF'}",

@@ -102,7 +102,9 @@ def test_a_model_file_that_is_touched_ends_the_answer_and_is_loaded_again_by_a_b
     path = context.models.models_folder / "Touched.gguf"
     shutil.copyfile(starter_model, path)
     context.models.load(path)
-    qtbot.waitUntil(lambda: context.models.info.path == str(path), timeout=LOADING_MS)
+    qtbot.waitUntil(
+        lambda: context.models.info is not None and context.models.info.path == str(path), timeout=LOADING_MS
+    )
     session, problems = context.session, context.window.chat_page.problem_stack
     session.set_parameters({"temperature": 0.0, "max_tokens": 400})
     session.send("Count from one to a hundred in words.")
