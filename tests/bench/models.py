@@ -91,12 +91,14 @@ class _Sized(bytes):
 
 
 def _type(model: TinyModel, weight: Weight) -> str:
-    """As llama.cpp mixes: the better type for the output and for attn_v and ffn_down of about half of the layers."""
+    """As llama.cpp mixes: the better type for the output and for attn_v and ffn_down of about half of the layers; Q8_0
+    where a type's blocks do not fit the row."""
+    kind = weight_type(model.mix, weight.role, 0)
     if weight.role == "better" and weight.name.startswith("blk."):
         layer, n = int(weight.name.split(".")[1]), model.layers
         is_spared = layer < n // 8 or layer >= 7 * n // 8 or (layer - n // 8) % 3 == 2
-        return weight_type(model.mix, "better" if is_spared else "matrix", 0)
-    return weight_type(model.mix, weight.role, 0)
+        kind = weight_type(model.mix, "better" if is_spared else "matrix", 0)
+    return kind if weight.shape[-1] % QuantType[kind].block_elements == 0 else "Q8_0"
 
 
 def _blocks(weight: Weight, kind: str, seed: int) -> Iterator[bytes]:

@@ -36,6 +36,7 @@ MODELS = {
 }
 TOKENS = np.random.default_rng(4).integers(0, 256, 18).tolist()
 PROMPT = 10
+WINDOWS = (("gemma3.attention.sliding_window_pattern", 2), ("gemma3.attention.sliding_window", 8))
 MOST_CALLS = 250
 
 
@@ -128,11 +129,14 @@ def test_replayed_steps_give_the_cpus_logits(model: HybridModel, shape: TinyMode
     [
         TinyDeepSeek2(mix="Q8_0", experts=4, vocabulary=256, plain=32, value=32, rank=64),
         TinyQwen3Next(mix="Q8_0", experts=4, vocabulary=256),
+        TinyModel("gemma3", "Q8_0", layers=2, feed_forward=256, vocabulary=256, overrides=WINDOWS),
+        TinyModel("llama4", "Q8_0", layers=4, feed_forward=256, experts=4, vocabulary=256),
     ],
     ids=lambda tiny: tiny.family,
 )
 def test_other_memories_are_replayed(tiny_models: Write, tmp_path: Path, tiny: TinyModel) -> None:
-    """A recurrent state changes its slot with every step; a latent cache has no values of its own."""
+    """A recurrent state changes its slot with every step; a latent cache has no values of its own; layers with a
+    window, or with chunks, have a block table of their own."""
     set_card()
     path = tiny_models(tiny)
     reference, model = NativeModel(path).logits(TOKENS), HybridModel(path, context=64, device=open_card(tmp_path))
