@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,6 +109,13 @@ def test_smoke_without_a_display_says_so():
     done = run("smoke")
     assert (done.returncode, done.stdout) == (1, "")
     assert "no display" in done.stderr and "Qt" not in done.stderr
+
+
+def test_the_smoke_test_s_clock_counts_no_more_than_there_was():
+    begin = time.monotonic()
+    code = "from app.commands.smoke import seconds_since_start as told; print(told())"
+    told = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    assert 0 < told <= time.monotonic() - begin + 0.01  # a start is noted in hundredths
 
 
 @pytest.mark.parametrize("command", ["bench", "plan", "chat"])
