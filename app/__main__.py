@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import sys
@@ -63,7 +62,6 @@ def _run_window(folder: DataFolder, model: Path | None) -> int:
     """The window; what prevents it is shown by other means, and logged."""
     from app.translation import speak_before_window
 
-    gc.disable()  # the window has a collection of its own (garbage.py); during the imports it costs 8 % of the start
     speak_before_window(folder.settings)
     try:
         from app.start_error import check_kernels, check_libraries, check_processor

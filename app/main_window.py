@@ -19,15 +19,12 @@ from app.chat.parameters.parameters_panel import ParametersPanel
 from app.chat.parameters.presets import Presets
 from app.chat.search import ConversationSearch, Hit
 from app.chat.session import ChatSession
-from app.command_palette import CommandPalette, Entry
 from app.library.library_controller import LibraryController
 from app.model_controller import ModelController
 from app.notifications import Notifications
 from app.placement.placement_controller import PlacementController
-from app.preferences.preferences_page import PreferencesPage
 from app.problems import Problems
 from app.settings.values import Settings
-from app.shortcuts_dialog import ShortcutsDialog
 from app.sidebar import Sidebar
 from app.store.records import Conversation, Message
 from app.telemetry.status_line import StatusLine
@@ -167,6 +164,8 @@ class MainWindow(QMainWindow):
         return PlacementPage(self._theme, self._placement, self._models, self._telemetry, self._problems)
 
     def _make_preferences(self) -> QWidget:
+        from app.preferences.preferences_page import PreferencesPage
+
         page = PreferencesPage(self._theme, self._settings, self._models)
         page.page_requested.connect(self.show_page)
         return page
@@ -276,6 +275,8 @@ class MainWindow(QMainWindow):
     # --- keyboard ---
 
     def open_palette(self) -> None:
+        from app.command_palette import CommandPalette, Entry
+
         commands = [Entry(command.title, command.keys_text(), command.run) for command in self.commands[1:]]
         conversations = [
             Entry(row.title, tr("conversation"), lambda key=row.id: self._open(key))
@@ -288,6 +289,8 @@ class MainWindow(QMainWindow):
         CommandPalette([*commands, *conversations, *models], self._theme, self).show()
 
     def show_shortcuts(self) -> None:
+        from app.shortcuts_dialog import ShortcutsDialog
+
         ShortcutsDialog(self.commands, self).open()
 
     def _change_text_size(self, step: int) -> None:

@@ -77,7 +77,7 @@ REQUIRED = (
     "assets/translations/tessera_zh_CN.ts", "assets/catalogue.json", "engine/placement/hardware/catalogue.json",
     "kernels/_cpu*.so", "kernels/_cuda_host*.so", "kernels/cuda/matmul.cu", "kernels/cuda/language.cuh",
     "llama_cpp/lib/libllama.so", "llama_cpp/lib/libggml.so.0", "llama_cpp/lib/libggml-base.so.0",
-    "llama_cpp/lib/libggml-cpu.so",
+    "llama_cpp/lib/libggml-cpu.so", "shiboken6/files.dir/shibokensupport/signature/__pycache__/parser.*.pyc",
     "PySide6/Qt/plugins/platforms/libqxcb.so", "PySide6/Qt/plugins/platforms/libqoffscreen.so",
     "PySide6/Qt/plugins/platforms/libqwayland*.so", "PySide6/Qt/plugins/wayland-shell-integration/libxdg-shell.so",
     "PySide6/Qt/plugins/imageformats/libqsvg.so", "PySide6/Qt/plugins/platformthemes/libqxdgdesktopportal.so",

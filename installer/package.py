@@ -82,7 +82,21 @@ def make_environment(wheels: list[Path]) -> Path:
     return python
 
 
+def unfold_shiboken(python: Path) -> None:
+    """Shiboken's Python part lies as source in a zip inside its library, compiled anew at every start. Unfolded to
+    files, which it looks for first, and compiled, it starts 60 ms sooner (of work, on Zen 3). Bytecode that never looks
+    at the source's date: installing may change that."""
+    compile_all = (
+        "import PySide6.QtCore, compileall, pathlib, py_compile, shiboken6, sys;"
+        "folder = pathlib.Path(shiboken6.__file__).parent / 'files.dir';"
+        "mode = py_compile.PycInvalidationMode.UNCHECKED_HASH;"
+        "sys.exit(not compileall.compile_dir(folder, quiet=1, force=True, invalidation_mode=mode))"
+    )
+    run(python, "-P", "-c", compile_all, cwd=str(WORK), SBK_EMBED="0")
+
+
 def build_bundle(python: Path) -> None:
+    unfold_shiboken(python)
     shutil.rmtree(BUNDLE, ignore_errors=True)
     # Not from the repository's root: what lies in the current folder would be taken for the installed packages.
     run(python, "-P", "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN", "--distpath", DIST,

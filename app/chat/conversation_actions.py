@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 from app.background import Background
 from app.chat.conversations import Conversations
 from app.chat.exchange import Bundle, file_name, from_text, to_json, to_markdown
-from app.chat.trash_dialog import TrashDialog
 from app.problems import Problem, Problems
 from app.store.records import Conversation
 from app.translation import tr
@@ -132,4 +131,6 @@ class ConversationActions(QObject):
     # --- trash ---
 
     def _show_trash(self, rows: list[Conversation]) -> None:
+        from app.chat.trash_dialog import TrashDialog
+
         TrashDialog(rows, self._conversations, self._window).open()
