@@ -54,7 +54,8 @@ bench: build starter
 soak: test-build starter
 	QT_QPA_PLATFORM=offscreen $(PY) -m pytest tests --soak $(ARGS)
 
-# On a computer with an NVIDIA GPU: the kernels' tests on it, then speeds at several budgets; to build/gpu-check.md.
+# On a computer with an NVIDIA GPU: the kernels' tests on it, its probe, then speeds at several budgets beside what was
+# predicted; to build/gpu-check.md.
 # ARGS="--minutes 9" for a card that is lent for ten minutes.
 gpu-check: build starter
 	$(PY) -m tests.gpu_check $(ARGS)

@@ -2,10 +2,11 @@
 
     python -m tests.gpu_check [MODEL …] [--rounds 3] [--prompt 512] [--decode 64] [--threads N] [--quick] [--minutes N]
 
-Compiles all kernels, runs their tests on the card, compares a hybrid model's logits with the CPU's, then measures
-prefill, decode, TTFT and start with 25, 50, 75 and 100 % of each model on the card; llama.cpp beside it where its build
-has CUDA, with the same share of layers. Writes build/gpu-check.md and .json. Without a card it says so, and exits with
-1. `--minutes N` ends it in about that time: what was not measured by then is named in the table.
+Compiles all kernels, runs their tests on the card, compares a hybrid model's logits with the CPU's, probes computer and
+card (kept as the memory page keeps it), then measures, beside what that predicts, prefill, decode, TTFT and start with
+25, 50, 75 and 100 % of each model on the card; llama.cpp beside it where its build has CUDA, with the same share of
+layers. Writes build/gpu-check.md and .json. Without a card it says so, and exits with 1. `--minutes N` ends it in about
+that time: what was not measured by then is named in the table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,17 @@ from engine.benchmark.worker import Worker
 from engine.budget_control import BudgetControl
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
-from engine.hub.folders import cache_folder
+from engine.hub.folders import cache_folder, data_folder
 from engine.hub.starter import ensure_starter_model
 from engine.models import build_graph, load_spec
+from engine.placement.budget import Budget
+from engine.placement.hardware.profile import ANY_TYPE, HardwareProfile
+from engine.placement.hardware.store import hardware_folder, this_machine
+from engine.placement.plan import Speeds
+from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
+from engine.placement.simulator import choice_of
+from engine.placement.step_times import StepTimes
 from engine.runtime.devices.cuda.find import FoundCard, find_card
 from engine.runtime.devices.open import open_device
 from engine.runtime.loaded import assemble
@@ -65,18 +73,26 @@ MakeWorker = Callable[[str, Setup, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Bytes on the card: of a whole model with its cache, and of everything beside it."""
+    """Bytes on the card: of a whole model with its cache, and of everything beside it; and how it is placed."""
 
     model: int
     overhead: int
+    planner: Planner
 
     def budget(self, share: int) -> int:
         return self.overhead + self.model * share // 100
 
+    def predicted(self, budget: int, prompt: int, decode: int) -> Speeds:
+        """By the planner, with the rates that were measured on this card."""
+        planner = self.planner
+        work = replace(planner.work, prompt=prompt, depth=prompt + decode // 2)
+        times = StepTimes(planner.shape, planner.hardware, work)
+        return times.speeds(choice_of(planner.plan(Budget(budget))))
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Medians; seconds and tokens per second. `problem`: why there are none."""
+    """Medians; seconds and tokens per second. `predicted`: prefill and decode. `problem`: why there are none."""
 
     model: str
     system: str
@@ -87,6 +103,7 @@ class Row:
     ttft: float = 0.0
     start: float = 0.0
     problem: str = ""
+    predicted: tuple[float, float] = (0.0, 0.0)
 
 
 def need_of(path: str, context: int, threads: int) -> Need:
@@ -98,7 +115,7 @@ def need_of(path: str, context: int, threads: int) -> Need:
     planner = BudgetControl.of(model, ModelShape.from_gguf(gguf), lambda event: None).planner
     whole = sum(planner.sizes) + planner.times.model.expert_bytes
     model.close()
-    return Need(whole, planner.overhead)
+    return Need(whole, planner.overhead, planner)
 
 
 def check_numbers(folder: Path) -> list[str]:
@@ -150,6 +167,8 @@ def measure(
         if budget > room or time.monotonic() > until:
             yield _without(row, "more than the card has" if budget > room else "not measured: the time was up")
         else:
+            speeds = need.predicted(budget, options.prompt, options.decode)
+            row = replace(row, predicted=(speeds.prefill, speeds.decode))
             yield _measured(row, ours, options, make_worker)
         if peer_layers:
             layers = round(peer_layers * share / 100)
@@ -172,8 +191,8 @@ def _measured(row: Row, setup: Setup, options: argparse.Namespace, make_worker: 
             start = worker.first_token()
     except EngineError as error:
         return _without(row, str(error))
-    speeds = options.prompt / prefill, options.decode / decode
-    return Row(row.model, system, row.share, row.budget, *speeds, ttft=prefill + decode / options.decode, start=start)
+    ttft = prefill + decode / options.decode
+    return replace(row, prefill=options.prompt / prefill, decode=options.decode / decode, ttft=ttft, start=start)
 
 
 def _decode(worker: Any, options: argparse.Namespace) -> float:
@@ -197,16 +216,46 @@ def peer_layers(path: str) -> int:
         return len(ModelShape.from_gguf(gguf).layers) + 1
 
 
-def table(card: str, kernels: str, numbers: Sequence[str], rows: Sequence[Row], prompt: int) -> str:
+def probe_card() -> HardwareProfile:
+    """This machine with its card, measured anew and kept where plans look for it; says how long that took."""
+    folder, began = hardware_folder(data_folder()), time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = this_machine(folder, default_threads(), measure_again=True)
+    print(f"machine measured in {time.monotonic() - began:.1f} s. {' '.join(machine.notes)}", flush=True)
+    return machine
+
+
+def rates(machine: HardwareProfile) -> str:
+    """What was measured of the card, in a line."""
+    gpu, link, measured = machine.gpu, machine.link, machine.card_measured
+    if gpu is None or link is None or not measured:
+        return "Nothing of the card was measured: predictions are by its datasheet."
+    q4 = ", ".join(f"{n}: {2 * rate / 1e12:.2f}" for n, rate in gpu.kernels.points[ANY_TYPE])
+    return (
+        f"{' '.join(machine.notes)} Memory {gpu.bandwidth / 1e9:.0f} GB/s, scattered {gpu.scattered_share:.2f} of it; "
+        f"an operation {1e6 * gpu.op_seconds:.1f} µs; Q4_K by tokens, TFLOP/s: {q4}; "
+        f"link {link.to_gpu / 1e9:.1f} GB/s to the card, {link.to_cpu / 1e9:.1f} back, "
+        f"{link.pageable / 1e9:.1f} pageable, {1e6 * link.latency:.1f} µs; "
+        f"a switch {1e6 * link.switch_seconds:.1f} µs; disk {machine.disk_bandwidth / 1e9:.2f} GB/s."
+    )
+
+
+def table(card: str, kernels: str, numbers: Sequence[str], rows: Sequence[Row], prompt: int, machine: str) -> str:
     """The report in Markdown."""
     lines = [
         f"{card}. Kernel tests: {kernels}. Logits of hybrid models: {'; '.join(numbers) or 'within their bounds'}.",
+        "",
+        machine,
         "",
         f"| model | on the card | system | prefill {prompt}, tok/s | decode, tok/s | TTFT, ms | start, s |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        numbers_of = (f"{row.prefill:.1f}", f"{row.decode:.1f}", f"{1e3 * row.ttft:.0f}", f"{row.start:.2f}")
+        speeds = [
+            f"{measured:.1f}" + (f" ({predicted:.1f} predicted)" if predicted else "")
+            for measured, predicted in zip((row.prefill, row.decode), row.predicted, strict=True)
+        ]
+        numbers_of = (*speeds, f"{1e3 * row.ttft:.0f}", f"{row.start:.2f}")
         cells = (row.problem, "", "", "") if row.problem else numbers_of
         share = f"{row.share} %" + (f" ({row.budget / (1 << 20):.0f} MiB)" if row.budget else "")
         lines.append(f"| {row.model} | {share} | {row.system} | {' | '.join(cells)} |")
@@ -231,6 +280,7 @@ def check(
     kernel_tests: Callable[[float | None], str] = run_kernel_tests,
     layers_of: Callable[[str], int] = peer_layers,
     compiler: Callable[[int, int], float] = compile_kernels,
+    probe: Callable[[], HardwareProfile] = probe_card,
 ) -> int:
     """0 where everything was right and measured; 1 otherwise."""
     if card.facts is None:
@@ -243,15 +293,17 @@ def check(
     print(f"kernel tests: {kernels}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         numbers = check_numbers(Path(folder))
+    machine = probe()
     rows: list[Row] = []
     for path in options.models or [str(ensure_starter_model())]:
         for row in measure(path, options, make_worker, layers_of(path), card.facts.memory_bytes, until):
             rows.append(row)
             print(row.problem or f"{row.model}, {row.share} %, {row.system}: {row.decode:.1f} tok/s", flush=True)
-    report = table(card.name, kernels, numbers, rows, options.prompt)
+    report = table(card.name, kernels, numbers, rows, options.prompt, rates(machine))
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / "gpu-check.md").write_text(report + "\n", "utf-8")
     found = {"card": asdict(card.facts), "kernels": kernels, "numbers": numbers, "rows": [asdict(row) for row in rows]}
+    found["machine"] = asdict(machine)
     (options.folder / "gpu-check.json").write_text(json.dumps(found, indent=1), "utf-8")
     print(report)
     return int(kernels.startswith("FAILED") or bool(numbers) or any(row.problem for row in rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,9 @@ from engine.benchmark.contestant import Setup
 from engine.benchmark.native_answerer import NativeAnswerer
 from engine.benchmark.native_contestant import NativeContestant
 from engine.errors import EngineError
+from engine.placement.hardware.card import with_datasheet
+from engine.placement.hardware.catalogue import machine
+from engine.placement.hardware.profile import HardwareProfile
 from engine.runtime.devices.cuda.find import FoundCard, find_card
 from kernels.cuda.host import library_path
 from tests import gpu_check
@@ -52,6 +56,11 @@ def no_compiling(capability: int, threads: int) -> float:
     return 0.0
 
 
+def machine_of(card: FoundCard) -> Callable[[], HardwareProfile]:
+    assert card.facts is not None
+    return lambda: replace(with_datasheet(machine("Ryzen 7 5800X"), card.facts), card_measured=("some",))
+
+
 class Peer:
     layers: ClassVar[list[int]] = []
 
@@ -79,7 +88,9 @@ class Peer:
 def test_a_table_with_all_shares(card: FoundCard, tiny_models: Write, tmp_path: Path, capsys: Any) -> None:
     path = str(tiny_models(MODEL))
     Peer.layers = []
-    code = gpu_check.check(options(tmp_path, path), card, here, lambda _: "12 passed in 1s", lambda _: 2, no_compiling)
+    code = gpu_check.check(
+        options(tmp_path, path), card, here, lambda _: "12 passed in 1s", lambda _: 2, no_compiling, machine_of(card)
+    )
     report = (tmp_path / "gpu-check.md").read_text()
     assert code == 0, report
     found = json.loads((tmp_path / "gpu-check.json").read_text())
@@ -89,6 +100,8 @@ def test_a_table_with_all_shares(card: FoundCard, tiny_models: Write, tmp_path: 
     assert all(row["prefill"] > 0 and row["decode"] > 0 and row["ttft"] > 0 and row["start"] > 0 for row in ours)
     budgets = [row["budget"] for row in ours]
     assert budgets == sorted(budgets) and Peer.layers[::2] == [0, 1, 2, 2]
+    assert all(min(row["predicted"]) > 0 for row in ours) and report.count(" predicted)") == 8
+    assert "Memory 296 GB/s" in report and found["machine"]["card_measured"] == ["some"]
     assert "| llama.cpp | 100.0 | 10.0 | 220 | 0.50 |" in report and report.count("| tessera |") == 4
     assert report.strip() in capsys.readouterr().out
 
@@ -97,7 +110,12 @@ def test_what_fails_is_in_the_table_and_the_exit_code(card: FoundCard, tiny_mode
     path = str(tiny_models(MODEL))
     set_card(total=1 << 30)
     arguments = options(tmp_path, path)
-    assert gpu_check.check(arguments, card, here, lambda _: "FAILED, 1 failed", lambda _: 0, no_compiling) == 1
+    assert (
+        gpu_check.check(
+            arguments, card, here, lambda _: "FAILED, 1 failed", lambda _: 0, no_compiling, machine_of(card)
+        )
+        == 1
+    )
     assert "Kernel tests: FAILED, 1 failed." in (tmp_path / "gpu-check.md").read_text()
     rows = list(gpu_check.measure(path, arguments, here, 3, room=0))
     assert {row.problem for row in rows if row.system == "tessera"} == {"more than the card has"}
@@ -108,7 +126,7 @@ def test_the_time_is_kept(card: FoundCard, tiny_models: Write, tmp_path: Path) -
     arguments = options(tmp_path, str(tiny_models(MODEL)), "--minutes", "0.001")
     given: list[float | None] = []
     tests = lambda patience: given.append(patience) or "3 passed"  # noqa: E731
-    assert gpu_check.check(arguments, card, here, tests, lambda _: 2, no_compiling) == 1
+    assert gpu_check.check(arguments, card, here, tests, lambda _: 2, no_compiling, machine_of(card)) == 1
     assert given[0] is not None and given[0] <= 0.03
     assert (tmp_path / "gpu-check.md").read_text().count("the time was up") == 8
 

@@ -43,6 +43,7 @@ def machine_for(choice: str, own: HardwareProfile, *, measured: bool) -> Machine
         drives_display=False,
         source="mixed",
         notes=(),
+        card_measured=None,
     )
     return Machine(profile, simulated=True, measured=measured)
 

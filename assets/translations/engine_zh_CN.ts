@@ -616,6 +616,10 @@
       <translation>不是用户要求的。</translation>
     </message>
     <message>
+      <source>Not measured but of its datasheet: {}.</source>
+      <translation>未实测、取自产品规格：{0}。</translation>
+    </message>
+    <message>
       <source>Nothing was changed.</source>
       <translation>未做任何更改。</translation>
     </message>
@@ -710,6 +714,10 @@
     <message>
       <source>Preparing the computation</source>
       <translation>正在准备计算</translation>
+    </message>
+    <message>
+      <source>Products of these types count as those of the nearest one: {}.</source>
+      <translation>以下类型的乘法按最接近的类型计算：{0}。</translation>
     </message>
     <message>
       <source>Raise the budget, or take a pin away.</source>
@@ -1132,6 +1140,10 @@
       <translation>无法读取 {0} 中的预设（{1}）；只有内置预设可用。</translation>
     </message>
     <message>
+      <source>The probe</source>
+      <translation>硬件测量</translation>
+    </message>
+    <message>
       <source>The processor has no memory of its own to be limited.</source>
       <translation>处理器没有可限制的独立内存。</translation>
     </message>
@@ -1188,12 +1200,20 @@
       <translation>无法读取 {0} 中的设置（{1}）：将使用默认值。</translation>
     </message>
     <message>
+      <source>The speed of {} could not be measured: it is from its datasheet.</source>
+      <translation>无法测量 {0} 的速度：数值取自产品规格。</translation>
+    </message>
+    <message>
       <source>The speed of {} is not measured: it is from {}.</source>
       <translation>{0} 的速度未经测量，来自：{1}。</translation>
     </message>
     <message>
       <source>The speed of {} is taken from its datasheet, not measured.</source>
       <translation>{0} 的速度取自产品规格，并非实测。</translation>
+    </message>
+    <message>
+      <source>The speed of {} was measured here.</source>
+      <translation>{0} 的速度已在本机实测。</translation>
     </message>
     <message>
       <source>The starter model's big sister: open data, open recipe, good English.</source>
@@ -1532,8 +1552,20 @@
       <translation>对话模板</translation>
     </message>
     <message>
+      <source>compiling kernels for the card</source>
+      <translation>正在为显卡编译内核</translation>
+    </message>
+    <message>
       <source>context length</source>
       <translation>上下文长度</translation>
+    </message>
+    <message>
+      <source>copies from pageable memory</source>
+      <translation>来自可分页内存的复制</translation>
+    </message>
+    <message>
+      <source>copies over the link</source>
+      <translation>经总线的复制</translation>
     </message>
     <message>
       <source>emulated ({} kernels)</source>
@@ -1574,6 +1606,10 @@
     <message>
       <source>general.alignment is {}, and must be a power of two from {} on</source>
       <translation>general.alignment 为 {0}，而必须是不小于 {1} 的二的幂</translation>
+    </message>
+    <message>
+      <source>handing over to the processor</source>
+      <translation>交接给处理器</translation>
     </message>
     <message>
       <source>in RAM: a token reads a single row of it</source>
@@ -1670,6 +1706,10 @@
     <message>
       <source>long text</source>
       <translation>长文本</translation>
+    </message>
+    <message>
+      <source>matrix products</source>
+      <translation>矩阵乘法</translation>
     </message>
     <message>
       <source>measured here</source>
@@ -1818,6 +1858,10 @@
     <message>
       <source>the connection was refused</source>
       <translation>连接被拒绝</translation>
+    </message>
+    <message>
+      <source>the cost of an operation</source>
+      <translation>单个操作的开销</translation>
     </message>
     <message>
       <source>the engine</source>
@@ -2334,6 +2378,10 @@
     <message>
       <source>{} on the GPU, {} in RAM.</source>
       <translation>GPU 上 {0}，内存中 {1}。</translation>
+    </message>
+    <message>
+      <source>{} on the card</source>
+      <translation>显卡：{0}</translation>
     </message>
     <message>
       <source>{} on the hub is no GGUF file.</source>

@@ -130,6 +130,7 @@ def _hardware(args: argparse.Namespace) -> HardwareProfile:
         drives_display=False,
         source="mixed",
         notes=(),
+        card_measured=None,
     )
 
 

@@ -109,3 +109,10 @@ def digest(unit: Unit, *more: str) -> str:
     """Of everything that a compiled unit depends on, together with `more`."""
     text = "\0".join([unit.name, unit.text, *headers().values(), *more])
     return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@functools.cache
+def digest_of_all() -> str:
+    """Of every source file."""
+    texts = [_read(path.name) for path in sorted([*FOLDER.glob("*.cu"), *FOLDER.glob("*.cuh")])]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:20]

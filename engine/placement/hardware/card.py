@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.catalogue import CatalogueGPU
+from engine.placement.hardware.profile import HardwareProfile
 
 _GIB = 1 << 30
 # Dense FP16 tensor operations per processor and clock with FP32 accumulation, as the white papers have them; GeForce
@@ -46,4 +47,19 @@ def catalogue_entry(facts: CardFacts) -> CatalogueGPU:
         pcie=4 if facts.capability >= 80 else 3,
         lanes=16,
         source="what its driver says of it",
+    )
+
+
+def with_datasheet(own: HardwareProfile, facts: CardFacts) -> HardwareProfile:
+    """The machine with this card, by its datasheet."""
+    entry = catalogue_entry(facts)
+    gpu = replace(catalogue.gpu_profile(entry), name=facts.name, memory_bytes=facts.memory_bytes)
+    return replace(
+        own,
+        gpu=gpu,
+        link=catalogue.link_profile(entry),
+        drives_display=facts.drives_display,
+        source="mixed",
+        notes=(f"The speed of {facts.name} is not measured: it is from {entry.source}.",),
+        card_measured=None,
     )

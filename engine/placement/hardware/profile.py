@@ -94,8 +94,8 @@ class DeviceProfile:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The bus between RAM and VRAM. `latency`: of one small copy; `switch_seconds`: handing a step to the other
-    device and noticing that it is done, one way."""
+    """The bus between RAM and VRAM. `pageable`: the slower way, without pinned memory; `latency`: of one small copy;
+    `switch_seconds`: handing a step to the other device and noticing that it is done, one way."""
 
     to_gpu: float
     to_cpu: float
@@ -108,7 +108,8 @@ class Link:
 class HardwareProfile:
     """A machine. `source` is "measured", "datasheet" or "mixed"; numbers that are not measured are labelled so.
 
-    `others_load`: share of all processors that other programs took while it was measured.
+    `others_load`: share of all processors that other programs took while it was measured. `card_measured`: what of its
+    GPU and link was measured, by the names of gpu_probe; the rest is the datasheet's. None: nobody tried.
     """
 
     cpu: DeviceProfile
@@ -120,6 +121,7 @@ class HardwareProfile:
     source: Literal["measured", "datasheet", "mixed"] = "datasheet"
     notes: tuple[str, ...] = field(default=())
     others_load: float = 0.0
+    card_measured: tuple[str, ...] | None = None
 
     def with_ram(self, ram_bytes: int) -> HardwareProfile:
         return replace(self, cpu=replace(self.cpu, memory_bytes=ram_bytes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
@@ -14,14 +14,19 @@ from typing import Any, Literal, cast
 
 import psutil
 
+from engine.hub.folders import cache_folder
 from engine.placement.hardware import catalogue, probe
+from engine.placement.hardware.card import with_datasheet
 from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates, Link, Points
+from engine.runtime.devices.cuda.find import FoundCard, find_card
 from engine.telemetry.gpus import GPU, GPUReport, read_gpus
 from kernels import _cpu
+from kernels.cuda import source
 
 # Raised when the probe measures something else or differently.
 PROBE_VERSION = 5
+CPU_SHARE = 0.6  # of the progress, where a card is measured, too
 
 
 @cache
@@ -33,7 +38,8 @@ def kernels_digest() -> str:
 def fingerprint(cpu: str, threads: int, tier: str, gpus: GPUReport) -> str:
     """Changes with the CPU, threads, kernels' build and tier, GPU and driver, and with what the probe measures."""
     cards = [f"{gpu.name} {gpu.memory_total}" for gpu in gpus.gpus]
-    parts = [cpu, str(threads), tier, kernels_digest(), *cards, gpus.driver, platform.system(), str(PROBE_VERSION)]
+    kernels = [kernels_digest(), *([source.digest_of_all()] if cards else [])]
+    parts = [cpu, str(threads), tier, *kernels, *cards, gpus.driver, platform.system(), str(PROBE_VERSION)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 
@@ -48,17 +54,49 @@ def this_machine(
 ) -> HardwareProfile:
     """The profile of this machine: from `folder` where it was measured before, else measured now and kept there."""
     report = read_gpus() if gpus is None else gpus
-    if not measure_again and (kept := known_machine(folder, threads, tier, gpus=report)) is not None:
-        return kept
-    path = _path(folder, threads, tier, report)
-    others = OthersLoad()
-    cpu = probe.measure_cpu(cpu_name(), psutil.virtual_memory().total, threads, tier, progress)
-    own = HardwareProfile(cpu, platform=_platform(), source="measured", others_load=others.share())
-    profile = with_gpu(own, report)
-    profile = replace(profile, disk_bandwidth=probe.disk_read_bandwidth(folder) if folder.is_dir() else 0.0)
+    card = find_card() if report.gpus else FoundCard()
+    cpu_share = CPU_SHARE if card.is_usable else 1.0
+    profile = None if measure_again else known_machine(folder, threads, tier, gpus=report)
+    if profile is not None and (profile.card_measured is not None or not card.is_usable):
+        return profile
+    if profile is None:
+        others = OthersLoad()
+        cpu = probe.measure_cpu(
+            cpu_name(), psutil.virtual_memory().total, threads, tier, _within(progress, 0.0, cpu_share)
+        )
+        own = HardwareProfile(cpu, platform=_platform(), source="measured", others_load=others.share())
+        profile = with_gpu(own, report)
+        profile = replace(profile, disk_bandwidth=probe.disk_read_bandwidth(folder) if folder.is_dir() else 0.0)
+    if card.facts is not None:
+        profile = _with_measured(profile, card, report, _within(progress, cpu_share, 1.0))
     with suppress(OSError):  # where nothing can be kept, it is measured each time
-        save(profile, path)
+        save(profile, _path(folder, threads, tier, report))
     return profile
+
+
+def _with_measured(
+    profile: HardwareProfile, card: FoundCard, report: GPUReport, progress: probe.Progress
+) -> HardwareProfile:
+    """With the card that models run on."""
+    from engine.placement.hardware.gpu_probe import with_measured_card
+
+    assert card.facts is not None
+    machine = with_datasheet(profile, card.facts)
+    idle = [gpu.name for gpu in report.gpus]
+    if card.facts.name in idle:
+        idle.remove(card.facts.name)
+    machine = replace(machine, notes=_idle_notes(card.facts.name, idle))
+    return with_measured_card(machine, card, cache_folder() / "cubins", progress)
+
+
+def _within(progress: probe.Progress, begin: float, end: float) -> probe.Progress:
+    """Progress of a part of what goes on."""
+    return lambda fraction, stage: progress(begin + (end - begin) * fraction, stage)
+
+
+def _idle_notes(used: str, idle: Sequence[str]) -> tuple[str, ...]:
+    others = ", ".join(idle)
+    return (f"{used} is used; {others} stays idle, because one model runs on one GPU.",) if idle else ()
 
 
 def known_machine(
@@ -80,14 +118,11 @@ def _path(folder: Path, threads: int, tier: str, report: GPUReport) -> Path:
 
 
 def with_gpu(profile: HardwareProfile, report: GPUReport) -> HardwareProfile:
-    """Adds the largest GPU, by its datasheet: kernels to measure it with are not there yet."""
+    """Adds the largest GPU, by its datasheet."""
     cards = sorted((gpu for gpu in report.gpus if gpu.memory_total), key=lambda g: -(g.memory_total or 0))
     if not cards:
         return profile
-    notes = []
-    if len(cards) > 1:
-        others = ", ".join(gpu.name for gpu in cards[1:])
-        notes.append(f"{cards[0].name} is used; {others} stays idle, because one model runs on one GPU.")
+    notes = [*_idle_notes(cards[0].name, [gpu.name for gpu in cards[1:]])]
     known = _catalogue_entry(cards[0])
     if known is None:
         return replace(profile, notes=(*notes, f"{cards[0].name} is not in the catalogue: it is left out."))
@@ -171,6 +206,8 @@ def _profile(data: Mapping[str, Any]) -> HardwareProfile:
     fields["gpu"] = _device(data["gpu"]) if data["gpu"] else None
     fields["link"] = Link(**data["link"]) if data["link"] else None
     fields["notes"] = tuple(data["notes"])
+    measured = data.get("card_measured")  # a profile of before has none
+    fields["card_measured"] = None if measured is None else tuple(measured)
     return HardwareProfile(**fields)
 
 

@@ -12,7 +12,7 @@ from engine.hub.folders import cache_folder, data_folder
 from engine.memory.available import available_memory
 from engine.placement.budget import headroom_bytes
 from engine.placement.hardware import catalogue
-from engine.placement.hardware.card import CardFacts, catalogue_entry
+from engine.placement.hardware.card import CardFacts, with_datasheet
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.hardware.store import hardware_folder, own_profile
 from engine.runtime.devices.cuda.find import FoundCard, find_card
@@ -106,16 +106,10 @@ def with_device(own: HardwareProfile, choice: DeviceChoice) -> HardwareProfile:
 
 
 def _with_card(own: HardwareProfile, facts: CardFacts) -> HardwareProfile:
-    entry = catalogue_entry(facts)
-    gpu = replace(catalogue.gpu_profile(entry), name=facts.name, memory_bytes=facts.memory_bytes)
-    return replace(
-        own,
-        gpu=gpu,
-        link=catalogue.link_profile(entry),
-        drives_display=facts.drives_display,
-        source="mixed",
-        notes=(f"The speed of {facts.name} is not measured: it is from {entry.source}.",),
-    )
+    """With its rates as measured before, where they are this card's."""
+    if own.gpu is not None and own.card_measured and own.gpu.name == facts.name:
+        return own
+    return with_datasheet(own, facts)
 
 
 def emulated_machine() -> HardwareProfile:
