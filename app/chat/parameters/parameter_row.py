@@ -35,6 +35,7 @@ class ParameterRow(QWidget):
         self._showing = False
         title = QLabel(tr(parameter.title), self)
         title.setObjectName("settingTitle")
+        title.setWordWrap(True)  # beside a wide control
         self.reset = QToolButton(self)
         self.reset.setObjectName("quiet")
         self.reset.setIconSize(QSize(14, 14))
@@ -52,8 +53,7 @@ class ParameterRow(QWidget):
         self.control.setAccessibleDescription(tr(parameter.help))
         head = QHBoxLayout()
         head.setSpacing(4)
-        head.addWidget(title)
-        head.addStretch(1)
+        head.addWidget(title, 1)
         head.addWidget(self.reset)
         if not parameter.lines:
             head.addWidget(self.control)

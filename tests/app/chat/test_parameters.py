@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
+from PySide6.QtWidgets import QComboBox, QScrollArea, QStyle, QStyleOptionComboBox
 
 from app.chat.parameters.presets import BUILT_IN, Presets
 from app.chat.parameters.table import BY_NAME, PARAMETERS, answering, changed_only
@@ -51,6 +52,20 @@ def test_a_damaged_presets_file_is_told(tmp_path):
     assert "could not be read" in Presets(tmp_path / "presets.json").problem
     Presets(tmp_path / "presets.json").save("mine", {"temperature": 0.1})
     assert (tmp_path / "presets.json.damaged").exists()
+
+
+def test_nothing_on_the_panel_is_cut_off(app, qtbot):
+    app.page.parameters_button.setChecked(True)
+    panel = app.page.parameters
+    scroll = panel.findChild(QScrollArea)
+    qtbot.waitUntil(lambda: scroll.viewport().width() > 200)
+    assert scroll.widget().minimumSizeHint().width() <= scroll.viewport().width()
+    for box in panel.findChildren(QComboBox):
+        option = QStyleOptionComboBox()
+        box.initStyleOption(option)
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        room = box.style().subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, box).width()
+        assert room >= box.fontMetrics().horizontalAdvance(box.currentText()), box.accessibleName()
 
 
 def test_the_panel_changes_what_is_asked_and_each_conversation_has_its_own(app, qtbot):
