@@ -107,7 +107,7 @@ class MainWindow(QMainWindow):
         rows.addWidget(self.splitter, 1)
         rows.addWidget(self.status)
         self.setCentralWidget(whole)
-        self.toast = Toast(self)
+        self.toast = Toast(self, over=self.stack)
         self.add_page("chat", tr("Chat"), "chat", lambda: self.chat_page)
         self.add_page("library", tr("Library"), "library", self._make_library)
         self.add_page("memory", tr("Memory"), "memory", self._make_memory)

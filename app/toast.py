@@ -12,9 +12,9 @@ TOP = 56  # below the bar with the model
 
 
 class Toast(QFrame):
-    """One at a time; it keeps itself at the top of its parent."""
+    """One at a time; it keeps itself at its parent's top, in the middle of `over`."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QWidget, over: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("toast")
         self._label = QLabel(self)
@@ -32,7 +32,8 @@ class Toast(QFrame):
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.hide)
-        parent.installEventFilter(self)
+        self._over = over
+        over.installEventFilter(self)
         self.hide()
 
     def show_text(self, text: str, action: str = "", run: Callable[[], None] | None = None) -> None:
@@ -47,13 +48,13 @@ class Toast(QFrame):
         self._timer.start(SHOWN_MS)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Resize and self.isVisible():
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.Move) and self.isVisible():
             self._place()
         return False
 
     def _place(self) -> None:
-        parent = self.parentWidget()
-        self.move((parent.width() - self.width()) // 2, TOP)
+        middle = self._over.mapTo(self.parentWidget(), self._over.rect().center()).x()
+        self.move(middle - self.width() // 2, TOP)
 
     def _clicked(self) -> None:
         self.hide()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu, QToolButton, QWidget
 
 from app.model_controller import ModelController
@@ -39,6 +40,7 @@ class ModelPicker(QToolButton):
 
     def build_menu(self) -> QMenu:
         menu = QMenu(self)
+        menu.setLayoutDirection(QGuiApplication.layoutDirection())  # not the button's
         menu.setToolTipsVisible(True)
         info = self._controller.info
         for model in self._controller.models:
@@ -105,7 +107,9 @@ class StopLoading(QToolButton):
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
+    """Cut in the middle, where a narrow button cuts too; what tells versions apart is often at the end."""
+    half = MAX_NAME // 2
+    return name if len(name) <= MAX_NAME else name[:half].rstrip() + "…" + name[1 - half :].lstrip()
 
 
 def _words(model: ModelFile) -> str:

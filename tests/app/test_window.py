@@ -260,3 +260,18 @@ def test_an_engine_that_ends_unasked_is_started_again(app, qtbot):
     qtbot.waitUntil(lambda: app.context.models.info is not None)
     app.session.regenerate(answer.id)
     qtbot.waitUntil(lambda: answered(app) and app.session.path()[-1].status is Status.COMPLETE)
+
+
+def test_a_long_name_loses_its_middle_and_keeps_its_end(app):
+    name = "Qwen3 Coder 480B A35B Instruct Abliterated Extended Context Preview 2507"
+    app.context.models.loading_path, app.context.models.loading_fraction = f"/m/{name}.gguf", 0.42
+    app.page.picker._show_state()
+    assert app.page.picker.text().startswith("Loading Qwen3 Coder 480B A35B…")
+    assert app.page.picker.text().endswith("…Context Preview 2507… 42 % ")
+
+
+def test_the_toast_stands_in_the_middle_of_the_page(app):
+    app.window.toast.show_text("Deleted")
+    toast, stack = app.window.toast, app.window.stack
+    middle = stack.mapTo(app.window, stack.rect().center()).x()
+    assert abs(toast.geometry().center().x() - middle) <= 1
