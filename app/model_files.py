@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.assets import BUNDLED_MODELS
+from app.translation import tr
 from engine.hub.names import proper_name
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
@@ -63,8 +64,10 @@ def find_models(folder: Path) -> list[ModelFile]:
 
 def format_bytes(count: float) -> str:
     """Decimal units, as file managers and the hub show them: 98.4 MB."""
-    for unit in ("bytes", "KB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
-            return f"{count:.0f} {unit}" if unit in ("bytes", "KB") else f"{count:.1f} {unit}"
+    if count < 1000:
+        return tr("{count} bytes", count=f"{count:.0f}")
+    for unit in ("KB", "MB", "GB", "TB"):
         count /= 1000
+        if count < 1000 or unit == "TB":
+            return f"{count:.0f} {unit}" if unit == "KB" else f"{count:.1f} {unit}"
     raise AssertionError("unreachable")

@@ -15,9 +15,13 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.environment import platform_is_chosen, wants_wayland
 from app.translation import engine_text, tr
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QMessageBox
 
 # A library of the system that Qt needs: its package in each family of distributions.
 _PACKAGES = {
@@ -214,10 +218,20 @@ def _show_by_qt(text: str) -> bool:
     """Where the failure came after Qt had opened the display."""
     if "PySide6.QtWidgets" not in sys.modules:
         return False
-    from PySide6.QtWidgets import QApplication, QMessageBox
+    from PySide6.QtWidgets import QApplication
 
     application = QApplication.instance()
     if not isinstance(application, QApplication) or platform_is_chosen():
         return False
-    QMessageBox.critical(None, "Tessera", text)
+    failure_box(text).exec()
     return True
+
+
+def failure_box(text: str) -> QMessageBox:
+    """`text` in Qt's dialog: its first paragraph as the heading."""
+    from PySide6.QtWidgets import QMessageBox
+
+    cause, _, rest = text.partition("\n\n")
+    box = QMessageBox(QMessageBox.Icon.Critical, "Tessera", cause)
+    box.setInformativeText(rest)
+    return box

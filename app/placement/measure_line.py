@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QSizePolicy, QWidget
 
+from app.elided_label import ElidedLabel
 from app.placement.own_machine import OwnMachine
 from app.translation import engine_text, tr
 
@@ -15,7 +16,7 @@ class MeasureLine(QWidget):
         self._machine = machine
         self._words = ""
         self._is_measured = False
-        self.words = QLabel(self)
+        self.words = ElidedLabel(self)
         self.words.setObjectName("settingHelp")
         self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.button = QPushButton(self)

@@ -26,7 +26,7 @@ class TimelineView(QWidget):
 
     def show_timeline(self, timeline: Timeline) -> None:
         self._tasks, self._seconds = timeline.tasks, timeline.seconds
-        busy = ", ".join(f"{_lane_words(lane)} {timeline.busy(lane):.0%}" for lane in Lane)
+        busy = ", ".join(f"{_lane_words(lane)} {100 * timeline.busy(lane):.0f} %" for lane in Lane)
         self.setAccessibleName(tr("Timeline of one step: {busy}", busy=busy))
         self.update()
 

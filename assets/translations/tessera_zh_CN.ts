@@ -2237,7 +2237,7 @@
     </message>
     <message>
       <source>Use</source>
-      <translation>用途</translation>
+      <translation>使用</translation>
     </message>
     <message>
       <source>VRAM {size}</source>
@@ -2700,8 +2700,12 @@
       <translation>昨天</translation>
     </message>
     <message>
+      <source>{count} bytes</source>
+      <translation>{count} 字节</translation>
+    </message>
+    <message>
       <source>{billions} billion parameters</source>
-      <translation>{billions} 十亿参数</translation>
+      <translation>{billions}B 个参数</translation>
     </message>
     <message>
       <source>{count} characters</source>

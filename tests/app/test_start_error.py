@@ -15,6 +15,7 @@ from app.start_error import (
     check_libraries,
     check_processor,
     distribution_family,
+    failure_box,
     missing_library,
     report,
     show,
@@ -166,6 +167,11 @@ def test_what_fails_before_the_window_is_said_in_the_owners_language(tmp_path):
     done = start(tmp_path, **without_kernels(tmp_path))
     assert "内核" in (tmp_path / "zenity.told").read_text()
     assert "make run" in done.stderr
+
+
+def test_the_dialogs_heading_is_the_cause_alone(qtbot):
+    qtbot.addWidget(box := failure_box("It is missing.\n\nInstall it.\n\nLog: /l"))
+    assert (box.text(), box.informativeText()) == ("It is missing.", "Install it.\n\nLog: /l")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="variables of Linux sessions")
