@@ -1,10 +1,11 @@
-"""`python -m tests.screenshots [FOLDER]`: every page in both themes, at 1x and 2x, as PNG files.
+"""`python -m tests.screenshots [FOLDER] [--scale 1] [NAME…]`: every page in both themes, at 1x and 2x, as PNG files.
 
 Works without a display. The states are played by the scripted engine, so that two runs give the same pictures.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from tests.support.scripted_engine import ScriptedEngine, model_info, stats
 from tests.support.shapes import published_shape
 
 SCALES = (1, 2)
+SETTLING_ROUNDS = 12  # on a busy machine one may take longer than what a state is given
 
 
 class Stage:
@@ -78,10 +80,12 @@ class Stage:
         return context
 
     def settle(self, seconds: float = 0.35) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        """That long, and for some rounds of events at least, since a layout follows from another's end."""
+        end, rounds = time.monotonic() + seconds, 0
+        while time.monotonic() < end or rounds < SETTLING_ROUNDS:
             self.application.processEvents()
             time.sleep(0.004)
+            rounds += 1
 
     def stop(self) -> None:
         if self.context is not None:
@@ -268,13 +272,18 @@ def take(folder: Path, scale: int, wanted: list[str]) -> None:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/screenshots")
+    parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description="Take pictures of every page.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("build/screenshots"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of pages, as chat-answer; all where none is given")
+    parser.add_argument("--scale", type=int, choices=SCALES, help="the only scale; else both, one after the other")
+    arguments = parser.parse_intermixed_args()
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
-    if len(sys.argv) > 3 and sys.argv[2] == "--scale":
-        take(folder, int(sys.argv[3]), sys.argv[4:])
+    if arguments.scale is not None:
+        take(folder, arguments.scale, arguments.names)
         return
-    for scale in SCALES:
-        command = [sys.executable, "-m", "tests.screenshots", str(folder), "--scale", str(scale), *sys.argv[2:]]
+    for scale in SCALES:  # read once in a process
+        command = [sys.executable, "-m", "tests.screenshots", str(folder), "--scale", str(scale), *arguments.names]
         subprocess.run(command, check=True)
     print(f"{len(list(folder.glob('*.png')))} pictures in {folder}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QMessageBox, QWidget
@@ -110,7 +111,8 @@ def _around(stage: Stage) -> Iterator[tuple[str, QWidget]]:
         stage.settle(0.2)
         yield name, menu
         menu.close()
-    trash = TrashDialog(rows[3:6], context.conversations, window)
+    deleted = [replace(row, deleted_at=row.updated_at + 3600) for row in rows[3:6]]
+    trash = TrashDialog(deleted, context.conversations, window)
     trash.list.setCurrentRow(1)
     trash.show()
     stage.settle(0.2)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.assets import FOLDER
 from app.first_run.machine_words import FirstLook, gpu_fact, memory_fact, processor_fact
 from app.problems import Action, Problem
-from app.start_error import StartError, missing_library
+from app.start_error import StartError, failure_box, missing_library
 from app.translation import tr
 from engine.hub.catalogue import read_catalogue
 from engine.hub.recommend import GB, Memories, recommend
@@ -141,7 +141,7 @@ def _failed_starts(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     }  # fmt: skip
     log = tr("Log: {path}", path=Path("/home/ada/.local/share/Tessera/logs/start.log"))
     for name, failure in failures.items():
-        box = QMessageBox(QMessageBox.Icon.Critical, "Tessera", f"{failure.cause}\n\n{failure.remedy}\n\n{log}")
+        box = failure_box(f"{failure.cause}\n\n{failure.remedy}\n\n{log}")
         box.show()
         stage.settle(0.1)
         yield f"start-{name}", box
