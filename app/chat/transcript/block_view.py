@@ -45,6 +45,7 @@ class BlockView(ABC):
         self.width = 0.0
         self._document: QTextDocument | None = None
         self.origin = QPointF(0, 0)  # of the text inside the block
+        self.grown_from = 0.0  # below its top, where what `grow` added last is to be painted
 
     @property
     def is_laid_out(self) -> bool:
@@ -65,6 +66,10 @@ class BlockView(ABC):
             log.warning("a block cannot be rendered and is shown as it stands: %r", error)
             self._document = plain_document(self.source, self.style.body, self.style.text, width)
             self.height = self._document.size().height()
+
+    def grow(self, source: str) -> bool:
+        """Become the block of `source` without being laid out anew; False where that cannot be."""
+        return False
 
     def release(self) -> None:
         """Give the laid-out text back; the height stays."""

@@ -24,7 +24,17 @@ class FactsLabel(QLabel):
     def minimumSizeHint(self) -> QSize:
         return QSize(24, super().minimumSizeHint().height())
 
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._fitted: tuple[tuple[str, int, str], str] | None = None  # measured once, painted often
+
     def shown_text(self) -> str:
+        key = self.text(), self.width(), self.font().key()
+        if self._fitted is None or self._fitted[0] != key:
+            self._fitted = key, self._fit()
+        return self._fitted[1]
+
+    def _fit(self) -> str:
         metrics, parts = QFontMetrics(self.font()), self.text().split(SEPARATOR)
         while len(parts) > 1 and metrics.horizontalAdvance(SEPARATOR.join(parts)) > self.width():
             parts.pop()

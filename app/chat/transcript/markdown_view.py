@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QPainter, QTextDocument
+from PySide6.QtGui import QPainter, QTextCursor, QTextDocument
 
+from app.chat.markdown.continuation import is_plain_continuation
 from app.chat.markdown.document import ClosedDocument, DocumentBuilder
 from app.chat.transcript.block_view import BlockView, Span
 from app.chat.transcript.decorations import has_decorations, paint_decorations
@@ -34,6 +35,25 @@ class MarkdownView(BlockView):
         self.has_pending_formulas = builder.has_pending_formulas
         self.height = document.size().height()
         return document
+
+    def grow(self, source: str) -> bool:
+        """Words that mean nothing but themselves are put at the document's end; anything else is parsed anew."""
+        document = self._document
+        if document is None or not is_plain_continuation(self.source, source):
+            return False
+        block = document.lastBlock()
+        # After a table Qt keeps an empty block of its own: there the end of the text is not the end of the document.
+        if not block.text().endswith(self.source[-1]):
+            return False
+        layout = document.documentLayout()
+        last_line = block.layout().lineAt(block.layout().lineCount() - 1)
+        self.grown_from = min(self.grown_from, layout.blockBoundingRect(block).top() + last_line.y())
+        cursor = QTextCursor(document)
+        cursor.movePosition(QTextCursor.MoveOperation.End)
+        cursor.insertText(source[len(self.source) :])
+        self.source = source
+        self.height = document.size().height()
+        return True
 
     def text(self, span: Span) -> str:
         """As it is read; a formula as its LaTeX."""

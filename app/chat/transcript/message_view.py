@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
@@ -140,16 +141,25 @@ class MessageView:
             self._finish()
         self._assemble()
 
-    def grow(self) -> float:
-        """The content became longer. Returns from where on, below the message's top, it looks different."""
+    def grow(self) -> tuple[float, bool]:
+        """The content became longer. Returns from where on, below the message's top, it looks different, and whether
+        that is all: a line of a block that is laid out became longer, and nothing else."""
         if not self.is_built:
             self._body_height = self._estimate()
-            return 0.0
+            return 0.0, False
+        height, count = self._body_height, len(self.views)
         self._first_changed = len(self.views)
+        for view in self._body[-1:]:
+            view.grown_from = math.inf
         while not self.is_fed:
             self.feed_slice()
-        tops = self.tops()
-        return tops[self._first_changed] if self._first_changed < len(tops) else self._body_height
+        tops, first = self.tops(), self._first_changed
+        if first >= len(tops):
+            return self._body_height, False
+        view = self.views[first]
+        if not view.is_laid_out or view.grown_from == math.inf:
+            return tops[first], False
+        return tops[first] + view.grown_from, (self._body_height, len(self.views), first) == (height, count, count - 1)
 
     def refresh(self) -> None:
         """The status or the details changed."""
@@ -237,7 +247,7 @@ class MessageView:
         """Blocks from `first` on are new or changed."""
         blocks = self._blocks.blocks
         first = min(first, len(self._body))
-        self._first_changed = min(self._first_changed, len(self._head) + max(0, first - 1))
+        self._first_changed = min(self._first_changed, len(self._head) + first)
         kept = self._body[first:]
         del self._body[first:]
         for index in range(first, len(blocks)):
@@ -246,7 +256,8 @@ class MessageView:
         self._mark_last_pieces(first)
 
     def _view(self, block: Block, old: BlockView | None) -> BlockView:
-        if old is not None and old.source == block.source and isinstance(old, CodeView) == (block.kind == "code"):
+        is_same = old is not None and isinstance(old, CodeView) == (block.kind == "code")
+        if old is not None and is_same and (old.source == block.source or old.grow(block.source)):
             return old
         view: BlockView
         if block.kind == "code":
@@ -265,6 +276,7 @@ class MessageView:
                 if view.is_last != is_last:
                     view.is_last = is_last
                     view.release()
+                    self._first_changed = min(self._first_changed, len(self._head) + index)
 
     def _head_is_stale(self) -> bool:
         header = self._head[0]

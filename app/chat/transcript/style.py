@@ -26,6 +26,7 @@ class TranscriptStyle:
     heading_sizes: tuple[int, ...]
     paragraph_gap: float
     item_gap: float
+    window: str
     text: str
     muted: str
     link: str
@@ -56,6 +57,7 @@ class TranscriptStyle:
             heading_sizes=tuple(sizes.heading(level) for level in range(1, 7)),
             paragraph_gap=sizes.body * 0.8,
             item_gap=sizes.body * 0.3,
+            window=colors.window,
             text=colors.text,
             muted=colors.muted,
             link=colors.link,

@@ -6,10 +6,13 @@ the text on screen stays where it is: an anchor block is kept in place, or the b
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
+    QColor,
     QContextMenuEvent,
     QKeyEvent,
     QKeySequence,
@@ -36,8 +39,8 @@ from app.translation import tr
 
 STICK_DISTANCE = 64  # pixels from the bottom within which the reader counts as being there
 GROW_INTERVAL_MS = 33
-PROGRESS_INTERVAL_MS = 100  # figures that change faster cannot be read
-PAINTED_ABOVE = 8  # pixels that a block may paint above itself
+PROGRESS_INTERVAL_MS = 250  # figures that change faster cannot be read
+PAINTED_AROUND = 8  # pixels that a block may paint above or below itself
 AHEAD = 300  # pixels above and below the screen that are laid out too
 FEEDS_PER_LAYOUT = 8  # slices of a very long message between two looks at the screen
 RELEASE_DISTANCE = 6000  # pixels from the screen at which layouts are given back
@@ -59,6 +62,8 @@ class Transcript(QAbstractScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
+        # Painted by us, ground included: only so does Qt move what is on screen instead of painting it again.
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self._theme = theme
         self._formulas = Formulas(run, self)
         self._formulas.ready.connect(self._formulas_ready)
@@ -74,8 +79,10 @@ class Transcript(QAbstractScrollArea):
         self._moving = False  # the scroll bar is set by us, not by the reader
         self._grow_timer = _timer(self, GROW_INTERVAL_MS, self._grow_now)
         self._growing: set[str] = set()
-        self._progress_timer = _timer(self, PROGRESS_INTERVAL_MS, self._progress_now)
+        self._grown_at = -math.inf
+        self._progress_timer = _timer(self, 2 * PROGRESS_INTERVAL_MS, self._progress_now)
         self._progress: dict[str, Generation] = {}  # not shown yet
+        self._progressed_at = -math.inf
         self._feeds = 0
         self._feed_timer = _timer(self, 0, self._feed_on)
         self.selecting = Selecting(self)
@@ -125,8 +132,13 @@ class Transcript(QAbstractScrollArea):
     def grow(self, message: Message) -> None:
         """The message's content became longer; laid out at most every GROW_INTERVAL_MS."""
         self._growing.add(message.id)
-        if not self._grow_timer.isActive():
-            self._grow_timer.start()
+        if self._grow_timer.isActive():
+            return
+        due = self._grown_at + GROW_INTERVAL_MS / 1000 - time.monotonic()
+        if due > 0:
+            self._grow_timer.start(math.ceil(due * 1000))
+        else:
+            self._grow_now()
 
     def refresh(self, message: Message) -> None:
         """Status or details of a message changed."""
@@ -163,17 +175,22 @@ class Transcript(QAbstractScrollArea):
         self._layout_visible()
 
     def show_progress(self, generation: Generation) -> None:
-        """Shown at once, or once PROGRESS_INTERVAL_MS have passed since the last time."""
+        """Shown at once, or once PROGRESS_INTERVAL_MS have passed since the last time.
+
+        Best together with the text that came then; the timer is for the last figures before a pause.
+        """
         self._progress[generation.message.id] = generation
-        if not self._progress_timer.isActive():
+        if time.monotonic() - self._progressed_at >= PROGRESS_INTERVAL_MS / 1000:
             self._progress_now()
+        elif not self._progress_timer.isActive():
+            self._progress_timer.start()
 
     def _progress_now(self) -> None:
-        if self._progress:
-            for generation in self._progress.values():
-                self._overlay.show_progress(generation)
-            self._progress.clear()
-            self._progress_timer.start()
+        self._progress_timer.stop()
+        self._progressed_at = time.monotonic()
+        for generation in self._progress.values():
+            self._overlay.show_progress(generation)
+        self._progress.clear()
 
     def set_read_only(self, read_only: bool) -> None:
         """While an answer is being written, nothing can be answered again."""
@@ -223,9 +240,8 @@ class Transcript(QAbstractScrollArea):
     def _layout_visible(self, changed: float = 0.0) -> None:
         """Lay out what shows. Heights found may bring other blocks on screen: until nothing changes.
 
-        Above `changed`, a height of the column, nothing looks different as long as nothing moves.
+        Above `changed`, a height of the column, nothing looks different: there the screen is only moved.
         """
-        value = self.verticalScrollBar().value()
         if not self._messages:
             self._set_range()
             self._overlay.place([])
@@ -234,7 +250,8 @@ class Transcript(QAbstractScrollArea):
         for _ in range(12):
             self._set_range()
             anchor = self._anchor()
-            first = self._layout_pass()
+            first, top = self._layout_pass()
+            changed = min(changed, top)
             if first is None:
                 break
             self._column.update(first)
@@ -243,44 +260,48 @@ class Transcript(QAbstractScrollArea):
                 self._restore(anchor)
         self._release_far()
         self._overlay.place(self.visible_messages())
-        moved = self.verticalScrollBar().value() != value
-        top = 0 if moved else max(0, int(changed) - value - PAINTED_ABOVE)
-        self.viewport().update(0, top, self.viewport().width(), self.viewport().height())
+        self._update_part(changed)
         if not self._feed_timer.isActive() and any(not self._messages[index].is_fed for index in self._active):
             self._feed_timer.start()
 
-    def _layout_pass(self) -> int | None:
-        """Build and lay out around the screen; the first message whose height changed."""
+    def _layout_pass(self) -> tuple[int | None, float]:
+        """Build and lay out around the screen; the first message whose height changed, and where the column did."""
         top = self.verticalScrollBar().value() - AHEAD
         bottom = top + self.viewport().height() + 2 * AHEAD
         width = self.column_width()
         changed: int | None = None
+        changed_from = math.inf
         for index in range(self._column.index_at(top), len(self._messages)):
             message_top = self._column.tops[index]
             if message_top >= bottom:
                 break
             view = self._messages[index]
             before = view.height
-            view.build()
+            if not view.is_built:
+                view.build()
+                changed_from = min(changed_from, message_top)
             self._active.add(index)
-            self._layout_blocks(view, top - message_top, bottom - message_top, width)
+            block_top = self._layout_blocks(view, top - message_top, bottom - message_top, width)
+            changed_from = min(changed_from, message_top + block_top)
             if changed is None and abs(view.height - before) > 0.5:
                 changed = index
-        return changed
+        return changed, changed_from
 
     @staticmethod
-    def _layout_blocks(message: MessageView, top: float, bottom: float, width: float) -> None:
-        grown = False
+    def _layout_blocks(message: MessageView, top: float, bottom: float, width: float) -> float:
+        """Where the first block that was laid out anew begins."""
+        grown, first = False, math.inf
         for _, block, block_top in message.blocks_from(top):
             if block_top > bottom:
                 break
             if block.is_laid_out:
                 continue
-            before = block.height
+            before, first = block.height, min(first, block_top)
             block.layout(width)
             grown = grown or abs(block.height - before) > 0.5
         if grown:
             message.changed()
+        return first
 
     def _set_range(self) -> None:
         bar = self.verticalScrollBar()
@@ -331,15 +352,29 @@ class Transcript(QAbstractScrollArea):
         if not self._growing:
             return
         growing, self._growing = self._growing, set()
-        first, changed = len(self._messages), self._column.height
+        self._grown_at = time.monotonic()
+        first, changed, is_line = len(self._messages), self._column.height, True
         for index in range(len(self._messages) - 1, -1, -1):
             if self._messages[index].message.id in growing:
-                changed = min(changed, self._column.tops[index] + self._messages[index].grow())
+                top, is_only_line = self._messages[index].grow()
+                changed, is_line = min(changed, self._column.tops[index] + top), is_line and is_only_line
                 first = index
                 if len(growing) == 1:
                     break
+        if is_line and len(growing) == 1 and first < len(self._messages):
+            bottom = self._column.tops[first] + self._messages[first].body_height
+            self._update_part(changed, bottom)
+            return
         self._column.update(first)
         self._layout_visible(changed)
+
+    def _update_part(self, top: float, bottom: float = math.inf) -> None:
+        """Paint what lies between two heights of the column."""
+        value, viewport = self.verticalScrollBar().value(), self.viewport()
+        first = max(0.0, top - value - PAINTED_AROUND)
+        last = min(float(viewport.height()), bottom - value + PAINTED_AROUND)
+        if last > first:
+            viewport.update(0, int(first), viewport.width(), math.ceil(last) - int(first))
 
     def _feed_on(self) -> None:
         """Cut the rest of a very long message, a slice per turn of the event loop."""
@@ -367,8 +402,12 @@ class Transcript(QAbstractScrollArea):
         bar = self.verticalScrollBar()
         self._set_stick(bar.maximum() - bar.value() <= STICK_DISTANCE, move=False)
         stick, self._stick = self._stick, False  # laying out must not move the text under the reader
-        self._layout_visible()
+        self._layout_visible(changed=math.inf)
         self._stick = stick
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        """What is on screen is moved, widgets included; only what comes into view is painted."""
+        self.viewport().scroll(dx, dy)
 
     def _set_stick(self, stick: bool, *, move: bool = True) -> None:
         if stick != self._stick:
@@ -408,6 +447,7 @@ class Transcript(QAbstractScrollArea):
         painter = QPainter(self.viewport())
         painter.setRenderHints(QPainter.RenderHint.Antialiasing | QPainter.RenderHint.SmoothPixmapTransform)
         clip = QRectF(event.rect())
+        painter.fillRect(event.rect(), QColor(self._style.window))
         left = self.column_left()
         for index, message, top in self.visible_messages():
             if not message.is_built:
@@ -416,6 +456,8 @@ class Transcript(QAbstractScrollArea):
                 y = top + block_top
                 if y > clip.bottom():
                     break
+                if y + block.height < clip.top() - PAINTED_AROUND:
+                    continue
                 span = self.selection.span(index, number, block.length)
                 block.paint(painter, QPointF(left, y), clip, span)
         painter.end()

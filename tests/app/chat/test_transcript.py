@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QFontMetrics, QGuiApplication
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QImage, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from app.chat.answer_facts import SEPARATOR
@@ -258,3 +261,64 @@ def test_facts_that_find_no_room_are_left_out_whole(theme, qtbot):
         shown = SEPARATOR.join(label.text().split(SEPARATOR)[:kept])
         label.resize(metrics.horizontalAdvance(shown) + 2, 20)
         assert label.shown_text() == shown
+
+
+PIECES = (
+    "words ", "go on, and on. ", "12 ", "a. ", "**bold** ", "*", "`code` ", "`", "$5 ", "$x$", "\\( y \\) ",
+    "well-known ", "\n",
+    "\n\n", "- item ", "1. ", "# ", "> said ", "| a | b |\n|---|---|\n| c | ", "https://example.org", "[a](b) ",
+    "&am", "p; ",
+    "```\n", "~~no~~ ", "\u4e2d\u6587 ", "\u0639\u0631\u0628 ", "<b> ", "---\n", "www. ", "    ", "(so) ", "\\ ", "_",
+)  # fmt: skip
+
+
+def test_a_block_that_grows_is_what_it_would_be_if_it_were_parsed_anew(theme) -> None:
+    style = TranscriptStyle.of(theme)
+    assert sum(grown_and_parsed(random.Random(seed), style) for seed in range(24)) > 100
+
+
+def grown_and_parsed(draw: random.Random, style: TranscriptStyle) -> int:
+    """Writes one text piece by piece both ways; how often it was not parsed anew."""
+    source = draw.choice(("Once ", "- an item ", "> quoted ", "## Head ", "1. first ", "| a | b |\n|---|---|\nlast "))
+    view, grown = None, 0
+    for _ in range(30):
+        source += draw.choice(PIECES[:3]) if draw.random() < 0.6 else draw.choice(PIECES)
+        shown = source.rstrip()
+        if view is not None and view.grow(shown):
+            grown += 1
+        else:
+            view = MarkdownView(style, shown)
+            view.layout(400)
+        fresh = MarkdownView(style, shown)
+        fresh.layout(400)
+        assert view._document.toHtml() == fresh._document.toHtml(), shown
+        assert view.height == fresh.height
+    return grown
+
+
+@pytest.mark.parametrize("scrolled_up", [False, True])
+def test_what_is_moved_on_screen_is_what_a_new_painting_shows(transcript, qtbot, scrolled_up) -> None:
+    """The window paints only what changed; the whole painted anew shows the same."""
+    shown = conversation(12)
+    shown[-1].status = Status.STREAMING
+    transcript.set_messages(shown)
+    draw, bar = random.Random(3), transcript.verticalScrollBar()
+    for number in range(60):
+        shown[-1].content += draw.choice(("and more words, ", "**bold**. ", "\n\n", "```\ncode\n```\n", "- item\n"))
+        transcript.grow(shown[-1])
+        transcript._grow_now()
+        if scrolled_up and number % 10 == 0:
+            bar.setValue(bar.maximum() - draw.randrange(200, 600))
+        QApplication.processEvents()
+        if number % 6 == 0:
+            screen = pixels(transcript.screen().grabWindow(transcript.winId()))
+            anew = pixels(transcript.grab())
+            assert screen.shape == anew.shape
+            # A curve that was cut at the window's edge is smoothed a little differently.
+            assert np.abs(screen - anew).max() <= 8
+
+
+def pixels(picture: QPixmap) -> np.ndarray:
+    """[height, width, 4] of int."""
+    image = picture.toImage().convertToFormat(QImage.Format.Format_RGB32)
+    return np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.width(), 4).astype(int)
