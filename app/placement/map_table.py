@@ -107,7 +107,7 @@ class MapTable(QTableView):
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.horizontalHeader().setStretchLastSection(True)
         self.horizontalHeader().setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        for column, width in enumerate((210, 120, 78, 64, 96)):
+        for column, width in enumerate((196, 112, 78, 64, 118)):
             self.setColumnWidth(column, width)
         self.setFixedHeight(400)
 
