@@ -48,8 +48,8 @@
       <translation>大型稠密模型：没有大显存 GPU 时较慢，但难题值得等待。</translation>
     </message>
     <message>
-      <source>A mirror has to speak the hub's own protocol; choose another one under Settings, Hub.</source>
-      <translation>镜像必须使用与模型库相同的协议；请在“设置 → 模型库”中另选一个。</translation>
+      <source>A mirror has to speak the hub's own protocol; choose another one under Settings, Network.</source>
+      <translation>镜像必须使用与模型库相同的协议；请在“设置 → 网络”中另选一个。</translation>
     </message>
     <message>
       <source>A web page came instead of the file; probably a proxy or a network that wants you to sign in.</source>
@@ -64,8 +64,8 @@
       <translation>依据{1}的速率，预测约为 {0} 词元/秒。</translation>
     </message>
     <message>
-      <source>Accept them on {}, then enter an access token under Settings, Hub.</source>
-      <translation>请在 {0} 上接受条款，然后在“设置 → 模型库”中填写访问令牌。</translation>
+      <source>Accept them on {}, then enter an access token: the key under Library, Discover.</source>
+      <translation>请在 {0} 上接受条款，然后通过“模型库 → 发现”中的钥匙按钮填写访问令牌。</translation>
     </message>
     <message>
       <source>All of it fits the GPU.</source>
@@ -80,8 +80,8 @@
       <translation>请允许使用更多内存，或选择更短的上下文。</translation>
     </message>
     <message>
-      <source>An access token under Settings, Hub raises the limit.</source>
-      <translation>在“设置 → 模型库”中填写访问令牌可以提高上限。</translation>
+      <source>An access token raises the limit: the key under Library, Discover.</source>
+      <translation>通过“模型库 → 发现”中的钥匙按钮填写访问令牌可以提高上限。</translation>
     </message>
     <message>
       <source>An answer has at least one token.</source>
@@ -140,8 +140,8 @@
       <translation>请在对话的参数中修改模式，或将其清空。</translation>
     </message>
     <message>
-      <source>Check the address under Settings, Hub.</source>
-      <translation>请检查“设置 → 模型库”中的地址。</translation>
+      <source>Check the address under Settings, Network.</source>
+      <translation>请检查“设置 → 网络”中的地址。</translation>
     </message>
     <message>
       <source>Check the address under Settings, Privacy.</source>
@@ -156,12 +156,12 @@
       <translation>请检查 {0} 的可用空间和权限。</translation>
     </message>
     <message>
-      <source>Check the name; for a private repository enter an access token under Settings, Hub.</source>
-      <translation>请检查名称；若是私有仓库，请在“设置 → 模型库”中填写访问令牌。</translation>
+      <source>Check the name; for a private repository enter an access token: the key under Library, Discover.</source>
+      <translation>请检查名称；若是私有仓库，请通过“模型库 → 发现”中的钥匙按钮填写访问令牌。</translation>
     </message>
     <message>
-      <source>Check the network, and the address, proxy and certificates under Settings, Hub.</source>
-      <translation>请检查网络，以及“设置 → 模型库”中的地址、代理和证书。</translation>
+      <source>Check the network, and the address, proxy and certificates under Settings, Network.</source>
+      <translation>请检查网络，以及“设置 → 网络”中的地址、代理和证书。</translation>
     </message>
     <message>
       <source>Check the path, or download the model again.</source>
@@ -352,8 +352,8 @@
       <translation>请将缺少的部分下载到同一文件夹。</translation>
     </message>
     <message>
-      <source>Enter a new one under Settings, Hub.</source>
-      <translation>请在“设置 → 模型库”中填写新的令牌。</translation>
+      <source>Enter a new one: the key under Library, Discover.</source>
+      <translation>请通过“模型库 → 发现”中的钥匙按钮填写新的令牌。</translation>
     </message>
     <message>
       <source>Even a context of {} tokens</source>
@@ -444,8 +444,8 @@
       <translation>已中断。可随时继续。</translation>
     </message>
     <message>
-      <source>Is this address a hub? See Settings, Hub.</source>
-      <translation>该地址是模型库吗？请查看“设置 → 模型库”。</translation>
+      <source>Is this address a hub? See Settings, Network.</source>
+      <translation>该地址是模型库吗？请查看“设置 → 网络”。</translation>
     </message>
     <message>
       <source>It goes when Tessera is removed.</source>
@@ -816,8 +816,8 @@
       <translation>用 1 GB 内存即可完成摘要与改写。</translation>
     </message>
     <message>
-      <source>Switch it off under Settings, Hub (or unset HF_HUB_OFFLINE) to search and download.</source>
-      <translation>请在“设置 → 模型库”中关闭它（或取消设置 HF_HUB_OFFLINE），以便搜索和下载。</translation>
+      <source>Switch it off under Settings, Privacy (or unset HF_HUB_OFFLINE) to search and download.</source>
+      <translation>请在“设置 → 隐私”中关闭它（或取消设置 HF_HUB_OFFLINE），以便搜索和下载。</translation>
     </message>
     <message>
       <source>Take one of these pins away.</source>

@@ -182,7 +182,7 @@ def translate(error: Exception, connection: Connection, repository: str = "") ->
         return UnreachableError(endpoint, _reason(error), _is_permanent(error))
     return ServerError(
         f"{endpoint} gave an answer that makes no sense ({type(error).__name__}).",
-        remedy="Is this address a hub? See Settings, Hub.",
+        remedy="Is this address a hub? See Settings, Network.",
     )
 
 
@@ -199,7 +199,7 @@ def status_error(response: httpx2.Response, repository: str, endpoint: str) -> H
         return NotFoundError(
             f"{repository or response.url.path} was not found on {endpoint}"
             f"{', or it is private' if code == 'RepoNotFound' or status == 401 else ''}.",
-            remedy="Check the name; for a private repository enter an access token under Settings, Hub.",
+            remedy="Check the name; for a private repository enter an access token: the key under Library, Discover.",
         )
     if status == 407:
         return UnreachableError(endpoint, "the proxy asks for a user name and a password", permanent=True)

@@ -15,7 +15,7 @@ class OfflineError(HubError):
     def __init__(self) -> None:
         super().__init__(
             "Offline mode is on, so nothing was asked of the network.",
-            remedy="Switch it off under Settings, Hub (or unset HF_HUB_OFFLINE) to search and download.",
+            remedy="Switch it off under Settings, Privacy (or unset HF_HUB_OFFLINE) to search and download.",
         )
 
 
@@ -26,7 +26,7 @@ class UnreachableError(HubError):
         self.permanent = permanent
         super().__init__(
             f"{endpoint} cannot be reached: {reason}.",
-            remedy="Check the network, and the address, proxy and certificates under Settings, Hub.",
+            remedy="Check the network, and the address, proxy and certificates under Settings, Network.",
         )
 
 
@@ -37,7 +37,7 @@ class GatedError(HubError):
         self.page = f"{endpoint}/{repository}"
         super().__init__(
             f"{repository} is gated: its owners ask everybody to accept their terms first.",
-            remedy=f"Accept them on {self.page}, then enter an access token under Settings, Hub.",
+            remedy=f"Accept them on {self.page}, then enter an access token: the key under Library, Discover.",
         )
 
 
@@ -51,7 +51,7 @@ class TokenRefusedError(HubError):
     def __init__(self) -> None:
         super().__init__(
             "The hub refused the access token: it is wrong, expired or may not read this.",
-            remedy="Enter a new one under Settings, Hub.",
+            remedy="Enter a new one: the key under Library, Discover.",
         )
 
 
@@ -62,7 +62,7 @@ class RateLimitedError(HubError):
         self.retry_after = retry_after
         super().__init__(
             f"The hub asks to wait {_duration(retry_after)} before the next request.",
-            remedy="An access token under Settings, Hub raises the limit.",
+            remedy="An access token raises the limit: the key under Library, Discover.",
         )
 
 

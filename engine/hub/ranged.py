@@ -116,7 +116,7 @@ def open_range(connection: Connection, source: Source, begin: int, end: int) -> 
                 continue
             yield _checked(connection, response, source, begin, end)
             return
-    raise ProtocolError("The hub redirects in a circle.", remedy="Check the address under Settings, Hub.")
+    raise ProtocolError("The hub redirects in a circle.", remedy="Check the address under Settings, Network.")
 
 
 def _redirected(response: httpx2.Response, url: httpx2.URL, source: Source) -> httpx2.URL:

@@ -106,7 +106,7 @@ def probe(connection: Connection) -> None:
             raise
         raise ServerError(
             f"{connection.settings.endpoint} answers the search, but not the request for {step}: {error.cause}",
-            remedy="A mirror has to speak the hub's own protocol; choose another one under Settings, Hub.",
+            remedy="A mirror has to speak the hub's own protocol; choose another one under Settings, Network.",
         ) from error
 
 

@@ -176,7 +176,7 @@ def test_unreachable_hub_names_the_setting_and_can_be_tried_again(open_library, 
     page = library.tab("discover")
     page.field.setText("wonder")
     qtbot.waitUntil(lambda: page.search.error is not None)
-    assert "Settings, Hub" in page.notice.rest.text()
+    assert "Settings, Network" in page.notice.rest.text()
     publish(library)
     library.app.context.settings.set("hub_endpoint", library.hub.url)
     qtbot.mouseClick(page.notice.button, Qt.MouseButton.LeftButton)

@@ -198,7 +198,7 @@ def test_proxy_is_used_and_a_dead_one_is_named(hub: FakeHub, connect: Connect, t
     assert hub.requests[0].path.startswith("http://hub.example/api/models/")
     with pytest.raises(UnreachableError) as caught:
         Search(connect(proxy="http://127.0.0.1:9"), "x").next_page()
-    assert "Settings, Hub" in caught.value.remedy
+    assert "Settings, Network" in caught.value.remedy
 
 
 def test_proxy_credentials_and_no_proxy_list(hub: FakeHub, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
