@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
@@ -61,6 +62,22 @@ class CardBench:
     def new_program(self) -> CudaProgram:
         """To be closed before the next is made."""
         return cast(CudaProgram, self.device.new_program("auto", self._workspace))
+
+    def move_half(self) -> None:
+        """One half of the pool is copied over the other."""
+        half = self.half_bytes
+        self.card.call("cuMemcpyAsync", self.pool.address + half, self.pool.address, half, self.stream)
+
+    @property
+    def half_bytes(self) -> int:
+        return self.pool.size // 2
+
+    def warm_up(self, seconds: float) -> None:
+        """Keeps the card busy for so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.move_half()
+            self.card.synchronize("compute")
 
     def seconds(self, emit: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
         """What the card takes, as in a captured step, for all that `emit` puts on its streams, beginning and ending

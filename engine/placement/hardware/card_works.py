@@ -28,9 +28,11 @@ _WEIGHTS = QuantType.Q4_K  # of experts
 @dataclass(frozen=True, slots=True)
 class Extent:
     """Sizes. The pool holds more than any card's cache; with the workspace it fits what is kept free on every card,
-    so that the probe runs beside a model. `copies` in bytes, rising."""
+    so that the probe runs beside a model. `copies` in bytes, rising. `warming_seconds`: an idle card's clocks are low,
+    and rise only with work."""
 
-    pool_bytes: int = 128 << 20
+    warming_seconds: float = 0.25
+    pool_bytes: int = 192 << 20
     workspace_bytes: int = 48 << 20
     side: int = 4096
     batches: tuple[int, ...] = (1, MATVEC_MOST, MATVEC_MOST + 1, 64, 512)  # on either side of where kernels change

@@ -98,6 +98,7 @@ def with_measured_card(
     with suppress(*_FAILURES), compiling(card.capability, cache, _order()) as kernels:
         kernels.wait(progress)
         with _bench(card, cache, extent) as bench:
+            bench.warm_up(extent.warming_seconds)
             probe = _Probe(bench, extent, kernels, progress, time.monotonic() + patience)
             gpu, link = probe.link_and_memory(gpu, link)
             gpu, link = probe.fixed_costs(gpu, link)
@@ -175,15 +176,9 @@ class _Probe:
 
     def link_and_memory(self, gpu: DeviceProfile, link: Link) -> tuple[DeviceProfile, Link]:
         bench, extent = self.bench, self.extent
-        half = bench.pool.size // 2 // 256 * 256
-        address = bench.pool.address
-
-        def copy_within() -> None:
-            bench.card.call("cuMemcpyAsync", address + half, address, half, bench.stream)
-
-        seconds = self._attempt(MEMORY, 0.0, lambda: bench.seconds(copy_within))
+        seconds = self._attempt(MEMORY, 0.0, lambda: bench.seconds(bench.move_half))
         if seconds:
-            gpu = replace(gpu, bandwidth=2 * half / seconds)  # read and written
+            gpu = replace(gpu, bandwidth=2 * bench.half_bytes / seconds)  # read and written
         both = self._attempt(COPIES, 0.05, lambda: [_line(copy_seconds(bench, extent, up)) for up in (True, False)])
         if both:
             (to_gpu, up_latency), (to_cpu, down_latency) = both

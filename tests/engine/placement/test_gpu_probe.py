@@ -26,6 +26,7 @@ from tests.engine.placement.test_hardware import _fake_measure
 from tests.support.stand_in_card import CONTEXT_BYTES, calls, charged, fail_allocation, no_compiler, open_card, set_card
 
 TINY = Extent(
+    warming_seconds=0.0,
     pool_bytes=256 << 10,
     workspace_bytes=512 << 10,
     side=256,
@@ -172,6 +173,12 @@ def test_kernels_that_cannot_be_compiled_leave_their_part(
     assert [name for name in ALL if name not in made.card_measured] == [gpu_probe.CACHE.name]
     assert {"Q4_K", "F16"} <= set(made.gpu.kernels.points) and "Q8_0" not in made.gpu.kernels.points
     assert made.notes[0].endswith("Products of these types count as those of the nearest one: Q8_0.")
+
+
+def test_an_idle_card_is_warmed_up_first(card: FoundCard, tmp_path: Path) -> None:
+    extent, copies = replace(TINY, warming_seconds=0.1), calls("cuMemcpyAsync")
+    made = gpu_probe.with_measured_card(datasheet(card), card, tmp_path, probe.silent, extent, -1.0)
+    assert made.card_measured == () and calls("cuMemcpyAsync") > copies + 2
 
 
 @pytest.mark.parametrize("by_flags", [False, True])
