@@ -100,6 +100,10 @@
       <translation>请在某个回答结束后再次提问。</translation>
     </message>
     <message>
+      <source>Ask again. If it happens again, see whether the model's file is still there, or simplify the grammar.</source>
+      <translation>请再问一次。如果再次发生，请查看模型文件是否还在，或简化语法。</translation>
+    </message>
+    <message>
       <source>Attach a part of it.</source>
       <translation>请附加其中一部分。</translation>
     </message>
@@ -278,6 +282,10 @@
     <message>
       <source>Close other programs that use the GPU, or run the model on the processor.</source>
       <translation>请关闭其他使用显卡的程序，或用处理器运行模型。</translation>
+    </message>
+    <message>
+      <source>Close other programs, and load it again.</source>
+      <translation>请关闭其他程序，然后重新加载。</translation>
     </message>
     <message>
       <source>Close other programs, or choose a shorter context.</source>
@@ -1144,6 +1152,10 @@
       <translation>硬件测量</translation>
     </message>
     <message>
+      <source>The process that follows the grammar has ended.</source>
+      <translation>跟踪语法的进程已结束。</translation>
+    </message>
+    <message>
       <source>The processor has no memory of its own to be limited.</source>
       <translation>处理器没有可限制的独立内存。</translation>
     </message>
@@ -1246,6 +1258,10 @@
     <message>
       <source>The vocabulary of {} cannot be read: {}.</source>
       <translation>无法读取 {0} 的词表：{1}。</translation>
+    </message>
+    <message>
+      <source>The vocabulary of {} could not be checked ({}).</source>
+      <translation>无法检查 {} 的词表（{}）。</translation>
     </message>
     <message>
       <source>The volume of {} cannot hold a file of this size (FAT32 ends at 4 GiB).</source>

@@ -20,6 +20,7 @@ class FramedChild:
     def __init__(self, module: str, *arguments: str) -> None:
         self._command = child_command(module, *arguments)
         self._process: subprocess.Popen[bytes] | None = None
+        self.took_too_long = False  # at the last exchange, so that it was killed
 
     @property
     def is_running(self) -> bool:
@@ -37,7 +38,13 @@ class FramedChild:
     def exchange(self, request: bytes, max_seconds: float) -> bytes | None:
         """The reply; None when the process died, or took longer and was killed."""
         process = self.start()
-        watchdog = threading.Timer(max_seconds, process.kill)
+        self.took_too_long = False
+
+        def kill() -> None:
+            self.took_too_long = True
+            process.kill()
+
+        watchdog = threading.Timer(max_seconds, kill)
         watchdog.daemon = True
         watchdog.start()
         try:

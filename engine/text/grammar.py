@@ -44,7 +44,9 @@ class Grammar:
         limit = MAX_STEP_SECONDS if self._worker.is_running else MAX_START_SECONDS
         problem = self._worker.exchange(b"G" + text.encode(), limit)
         if problem is None:
-            raise _refused("it takes too long to read")
+            if self._worker.took_too_long:
+                raise _refused("it takes too long to read")
+            raise _ended("Nothing was generated.")
         if problem:
             raise _refused(problem.decode())
 
@@ -69,8 +71,12 @@ class Grammar:
         return masked
 
     def _ask(self, request: bytes) -> bytes:
+        if not self._worker.is_running:  # a new one would know nothing of this grammar
+            raise _ended("The answer was ended.")
         reply = self._worker.exchange(request, MAX_STEP_SECONDS)
         if reply is None:
+            if not self._worker.took_too_long:
+                raise _ended("The answer was ended.")
             raise GrammarError(
                 "The grammar takes too long to follow from here.",
                 done="The answer was ended, and what it needed was stopped.",
@@ -108,6 +114,15 @@ def _expect_sane(text: str) -> None:
         deepest = max(deepest, depth)
     if deepest > _MAX_NESTING:
         raise _refused(f"it nests deeper than {_MAX_NESTING} parentheses")
+
+
+def _ended(done: str) -> GrammarError:
+    """Killed by somebody else, out of memory, or without the model's file, which it reads for itself."""
+    return GrammarError(
+        "The process that follows the grammar has ended.",
+        done=done,
+        remedy="Ask again. If it happens again, see whether the model's file is still there, or simplify the grammar.",
+    )
 
 
 def _refused(reason: str) -> GrammarError:

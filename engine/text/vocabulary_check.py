@@ -1,6 +1,7 @@
 """A vocabulary's first load happens in a child process, because llama.cpp aborts its process on some files.
 
-The result is remembered per header hash and llama-cpp-python version, so that a known file costs only the hash.
+The result is remembered per header hash and llama-cpp-python version, so that a known file costs only the hash. What
+may be otherwise next time is not: a process that took too long, was killed by others, or found no file any more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import engine.errors
 from engine.child_process import child_command
-from engine.errors import FormatError
+from engine.errors import EngineError, FormatError
 from engine.gguf import GGUFFile
 from engine.hub.folders import cache_folder
 from engine.text.llama_library import library_version
@@ -24,6 +25,9 @@ from engine.text.vocabulary_child import error_as_dict
 
 _CHECK_VERSION = 2  # raise when the child checks more than before
 _TIMEOUT_SECONDS = 120.0
+_LASTING = ("FormatError", "UnsupportedError")  # of what a child finds: they follow from the header
+_OWN_SIGNALS = ("SIGABRT", "SIGSEGV", "SIGILL", "SIGFPE")  # by which a process ends itself
+_WINDOWS_ABORT, _WINDOWS_EXCEPTIONS = 3, 0x80000000  # exit code of abort(); exceptions end with their NTSTATUS
 
 
 def check_vocabulary(gguf: GGUFFile, *, folder: Path | None = None) -> None:
@@ -34,8 +38,9 @@ def check_vocabulary(gguf: GGUFFile, *, folder: Path | None = None) -> None:
     record = _record(gguf, folder)
     error = _remembered(record)
     if error is None:
-        error = _run_child(gguf.path)
-        _remember(record, error)
+        error, is_lasting = _run_child(gguf.path)
+        if is_lasting:
+            _remember(record, error)
     _raise(error)
 
 
@@ -68,7 +73,7 @@ def _remembered(record: Path) -> dict[str, str] | None:
     """The stored error, {} for a sound vocabulary, None when this file is new here."""
     try:
         value = json.loads(record.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     fields = {"kind", "cause", "done", "remedy"}
     return value if isinstance(value, dict) and set(value) in (set(), fields) else None
@@ -83,7 +88,8 @@ def _remember(record: Path, error: dict[str, str]) -> None:
         Path(file.name).replace(record)
 
 
-def _run_child(path: Path) -> dict[str, str]:
+def _run_child(path: Path) -> tuple[dict[str, str], bool]:
+    """What it found ({}: all is well), and whether it would find the same in the same file again."""
     command = child_command("engine.text.vocabulary_child", os.fspath(path))
     try:
         child = subprocess.run(
@@ -95,17 +101,29 @@ def _run_child(path: Path) -> dict[str, str]:
             env={"GGML_NO_BACKTRACE": "1", **os.environ},  # no debugger for a process that is expected to die
         )
     except subprocess.TimeoutExpired:
-        return error_as_dict(_died(path, f"it did not finish in {_TIMEOUT_SECONDS:.0f} s", ""))
+        return error_as_dict(_stopped(path, f"it did not finish in {_TIMEOUT_SECONDS:.0f} s")), False
     if child.returncode == 0:
-        return {}
+        return {}, True
     if child.returncode == 1 and child.stdout.startswith(b"{"):
         found: dict[str, str] = json.loads(child.stdout)
-        return found
+        return found, found["kind"] in _LASTING
     cause = f"exit code {child.returncode}"
     if child.returncode < 0:
         with contextlib.suppress(ValueError):
             cause = signal.Signals(-child.returncode).name
-    return error_as_dict(_died(path, cause, child.stderr.decode("utf-8", "replace")))
+    if cause not in _OWN_SIGNALS and not (
+        os.name == "nt" and (child.returncode == _WINDOWS_ABORT or child.returncode >= _WINDOWS_EXCEPTIONS)
+    ):
+        return error_as_dict(_stopped(path, cause)), False
+    return error_as_dict(_died(path, cause, child.stderr.decode("utf-8", "replace"))), True
+
+
+def _stopped(path: Path, cause: str) -> EngineError:
+    return EngineError(
+        f"The vocabulary of {path.name} could not be checked ({cause}).",
+        done="The model was not loaded.",
+        remedy="Close other programs, and load it again.",
+    )
 
 
 def _died(path: Path, cause: str, output: str) -> FormatError:

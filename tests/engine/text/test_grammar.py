@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from engine.text.grammar import GrammarError
 from engine.text.sampler import Sampler
 from engine.text.tokenizer import Tokenizer
 from tests.support.gguf_writer import GGUFBuilder
-from tests.support.vocabularies import byte_characters
+from tests.support.vocabularies import bpe_vocabulary, byte_characters
 
 JSON = r"""
 root   ::= "{" pair ("," pair){0,3} "}"
@@ -112,6 +113,32 @@ def test_a_grammar_that_takes_too_long_ends_its_answer_and_nothing_else(
     del sampler
     after = Sampler(SamplingParams(temperature=0.0, grammar='root ::= "yes"'), starter_tokenizer)
     assert starter_tokenizer.decode([after.sample(logits)]) in "yes"
+
+
+def test_a_process_that_others_end_is_no_fault_of_the_grammar(starter_tokenizer: Tokenizer) -> None:
+    sampler = Sampler(SamplingParams(temperature=0.0, grammar="root ::= [a-z]{20}"), starter_tokenizer)
+    logits = np.zeros(starter_tokenizer.n_vocab, np.float32)
+    sampler.sample(logits)
+    assert sampler._grammar is not None
+    process = sampler._grammar._worker.start()
+    process.kill()
+    process.wait()
+    for _ in range(2):  # nor does a new one follow it from the middle
+        with pytest.raises(GrammarError, match="process that follows the grammar has ended") as caught:
+            sampler.sample(logits)
+        assert "too long" not in str(caught.value) and caught.value.done and caught.value.remedy
+    del sampler
+    assert answer(starter_tokenizer, SamplingParams(temperature=0.0, grammar='root ::= "yes"'), 0) == "yes"
+
+
+def test_without_the_models_file_a_grammar_is_not_blamed(tmp_path: Path) -> None:
+    grammar.end_idle()
+    path = bpe_vocabulary().write(tmp_path / "gone.gguf")
+    tokenizer = Tokenizer.load(path, check=False)
+    path.unlink()
+    with pytest.raises(GrammarError, match="process that follows the grammar has ended") as caught:
+        grammar.Grammar('root ::= "a"', tokenizer)
+    assert "file is still there" in caught.value.remedy
 
 
 def test_the_process_is_kept_for_the_next_answer_and_ended_with_the_model(starter_tokenizer: Tokenizer) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.errors import FormatError, UnsupportedError
+from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.gguf import GGUFFile
 from engine.text import vocabulary_check
 from engine.text.tokenizer import Tokenizer
@@ -108,3 +109,35 @@ def test_no_place_to_remember(tmp_path: Path, children: CountingRun) -> None:
     for _ in range(2):
         check(path, folder=tmp_path / "file" / "cache")
     assert children.calls == 2
+
+
+def killed(*_arguments: Any, **_options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.CompletedProcess([], -signal.SIGKILL, b"", b"")
+
+
+def without_result(*_arguments: Any, **_options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.CompletedProcess([], 1, b"", b"MemoryError")
+
+
+def without_file(*_arguments: Any, **_options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.CompletedProcess([], 1, b'{"kind": "FileError", "cause": "gone", "done": "", "remedy": ""}', b"")
+
+
+def too_slow(*_arguments: Any, **_options: Any) -> subprocess.CompletedProcess[bytes]:
+    raise subprocess.TimeoutExpired([], 120.0)
+
+
+@pytest.mark.parametrize("child", [killed, without_result, without_file, too_slow])
+def test_what_says_nothing_of_the_file_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: Any
+) -> None:
+    """A process that others killed, or that had no time: the same file is as good as any the next time."""
+    path, cache = spm_vocabulary().write(tmp_path / "a.gguf"), tmp_path / "cache"
+    with monkeypatch.context() as patch:
+        patch.setattr(vocabulary_check.subprocess, "run", child)
+        with pytest.raises(EngineError) as caught:
+            check(path, folder=cache)
+        assert not isinstance(caught.value, FormatError)
+    assert not is_checked(path, folder=cache)
+    check(path, folder=cache)
+    assert is_checked(path, folder=cache)
