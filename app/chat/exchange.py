@@ -59,8 +59,9 @@ def from_text(text: str, name: str) -> list[Bundle]:
     """
     try:
         bundles = _from_json(text) if text.lstrip().startswith("{") else _from_markdown(text)
+        to_json(bundles).encode()  # halves of characters, which JSON can name and no file can hold, are a ValueError
         return [renewed(bundle) for bundle in bundles]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FormatError(
             f"{name} holds no conversations of Tessera: {error}.",
             done="Nothing was imported.",

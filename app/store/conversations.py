@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.store.records import Conversation, Message, Status
-from app.store.schema import open_database
+from app.store.schema import back_up, open_database
 
 _CONVERSATION = "id, title, titled_by, created_at, updated_at, deleted_at, pinned, folder, parameters"
 _MESSAGE = "id, conversation_id, parent_id, role, content, created_at, status, selected, details"
@@ -30,11 +30,27 @@ class ConversationStore:
     """The conversations file. Every method is one transaction, and durable once it returns."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path if str(path) != ":memory:" else None
         self._connection = open_database(path)
         self._mark_interrupted()
 
     def close(self) -> None:
         self._connection.close()
+
+    def put_back(self) -> bool:
+        """Whether the file had been taken away: SQLite would go on writing where nobody finds it. What it held, and
+        still holds for this connection, is a file again then. sqlite3.Error, OSError: not yet; nothing is lost."""
+        if self._path is None or self._path.exists():
+            return False
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        copy = self._path.with_suffix(f"{self._path.suffix}.back")
+        back_up(self._connection, copy)
+        self._connection.close()  # first: it removes the logs of the old file, by name
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        copy.replace(self._path)
+        self._connection = open_database(self._path)
+        return True
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

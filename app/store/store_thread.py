@@ -129,6 +129,7 @@ class StoreThread:
                 call(store)
             self._flush_texts(store)
             self._write_waiting(store)
+            self._put_back(store)
         finally:
             store.close()
 
@@ -150,6 +151,8 @@ class StoreThread:
 
     def _write_waiting(self, store: ConversationStore) -> None:
         """Do what waits, in order, up to what finds no room."""
+        if self._waiting and not self._put_back(store):
+            return
         while self._waiting:
             write = self._waiting[0]
             try:
@@ -162,6 +165,18 @@ class StoreThread:
                 self._deliver(lambda handler=handler, failure=failure: handler(failure))  # type: ignore[misc]
             self._waiting.popleft()
         self._is_failing = False
+
+    def _put_back(self, store: ConversationStore) -> bool:
+        """A file that was deleted while it is open comes back with all that it held. False where that fails as yet."""
+        try:
+            was_gone = store.put_back()
+        except (sqlite3.Error, OSError) as error:
+            self._tell_unsaved(error)
+            return False
+        if was_gone:
+            told = _taken_away(self._path)
+            self._deliver(lambda: self._on_error(told))
+        return True
 
     def _tell_unsaved(self, error: Exception) -> None:
         """Saving is tried again and again, but that it fails is told once."""
@@ -193,6 +208,14 @@ def _unsaved(path: Path, error: Exception) -> StoreError:
         f"The conversations cannot be saved: {error}.",
         done="They are kept in memory, and saving is tried again and again.",
         remedy=f"Check the free space and the permissions of {path.parent}.",
+    )
+
+
+def _taken_away(path: Path) -> StoreError:
+    return StoreError(
+        f"The conversations file {path} was taken away while Tessera used it.",
+        done="It was written anew, with all conversations.",
+        remedy="To move it or to put a backup in its place, close Tessera first.",
     )
 
 

@@ -516,6 +516,10 @@
       <translation>这是在单独的进程中尝试的，因此其他部分不受影响。</translation>
     </message>
     <message>
+      <source>It was written anew, with all conversations.</source>
+      <translation>已重新写入，包含所有对话。</translation>
+    </message>
+    <message>
       <source>Keys of an unknown kind: {}{}.</source>
       <translation>未知种类的键：{0}{1}。</translation>
     </message>
@@ -984,6 +988,10 @@
       <translation>对话文件 {0} 已损坏：{1}。</translation>
     </message>
     <message>
+      <source>The conversations file {} was taken away while Tessera used it.</source>
+      <translation>对话文件 {} 在 Tessera 使用时被移走了。</translation>
+    </message>
+    <message>
       <source>The conversations in {} were written by a newer version of Tessera (schema {}).</source>
       <translation>{0} 中的对话由较新版本的 Tessera 写入（结构版本 {1}）。</translation>
     </message>
@@ -1354,6 +1362,10 @@
     <message>
       <source>Tiles of experts</source>
       <translation>专家分块</translation>
+    </message>
+    <message>
+      <source>To move it or to put a backup in its place, close Tessera first.</source>
+      <translation>要移动它或用备份替换它，请先关闭 Tessera。</translation>
     </message>
     <message>
       <source>Trim the oldest messages, choose a longer context, or shorten the prompt.</source>

@@ -85,7 +85,12 @@ def test_several_conversations_in_one_json_file():
         json.dumps({"format": "tessera-conversations", "version": 1, "conversations": [{"conversation": {}}]}),
         json.dumps({"format": "tessera-conversations", "version": 1, "conversations": 5}),
         "<!-- conversation: {} -->",
+        '{"format": ' + "[" * 100_000,
+        "<!-- conversation: {" + "[" * 100_000 + "} -->",
+        to_json([Bundle(Conversation("c", "HALF"), [])]).replace("HALF", "\\ud800"),
+        to_json([Bundle(Conversation("c", "T"), [Message("m", "c", None, "user", "HALF")])]).replace("HALF", "\\udc00"),
     ],
+    ids=range(13),
 )
 def test_other_files_are_refused_by_name(text):
     with pytest.raises(FormatError, match=r"strange\.md"):

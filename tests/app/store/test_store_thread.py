@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 
@@ -138,3 +139,57 @@ def test_what_found_no_room_is_written_in_order_once_there_is_some(thread, error
     again = thread()
     assert [message.content for message in ask(again, lambda store: store.messages("c"))] == ["x" * 100_000, "so far"]
     assert len(errors) == 1
+
+
+@pytest.mark.parametrize("what", ["file", "logs", "folder"])
+def test_a_file_that_is_taken_away_comes_back_whole(thread, errors, tmp_path, what):
+    """SQLite says nothing of it on most systems, and all of a session would be gone with the process."""
+    path = tmp_path / "data" / "c.db"
+    one = thread(path)
+    put(one)
+    one.save_text("a", "before")
+    ask(one, lambda store: None)
+    for suffix in ("",) if what == "file" else ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink()
+    if what == "folder":
+        path.parent.rmdir()
+    one.save_text("a", "before, and after")
+    assert ask(one, lambda store: store.messages("c"))[0].content == "before, and after"
+    assert [type(error) for error in errors] == [StoreError]
+    assert "taken away" in errors[0].cause and errors[0].done and errors[0].remedy
+    one.call(lambda store: store.put_conversation(Conversation("d", "Another")))
+    one.close()
+    store = ConversationStore(path)
+    assert {conversation.id for conversation in store.conversations()} == {"c", "d"}
+    assert store.messages("c")[0].content == "before, and after"
+    store.close()
+    assert len(errors) == 1 and sorted(file.name for file in path.parent.iterdir()) == ["c.db"]
+
+
+def test_a_file_that_is_taken_away_in_the_end_comes_back_too(thread, errors, tmp_path):
+    one = thread()
+    put(one)
+    ask(one, lambda store: None)
+    (tmp_path / "c.db").unlink()
+    one.close()
+    store = ConversationStore(tmp_path / "c.db")
+    assert [conversation.id for conversation in store.conversations()] == ["c"]
+    store.close()
+    assert len(errors) == 1
+
+
+def test_a_file_that_cannot_come_back_yet_is_written_when_it_can(thread, errors, tmp_path):
+    path = tmp_path / "data" / "c.db"
+    one = thread(path)
+    put(one)
+    ask(one, lambda store: None)
+    shutil.rmtree(path.parent)
+    path.parent.write_text("in the way")
+    one.call(lambda store: store.put_conversation(Conversation("d", "Another")))
+    ask(one, lambda store: None)
+    assert "cannot be saved" in errors[0].cause
+    path.parent.unlink()
+    one.close()
+    store = ConversationStore(path)
+    assert {conversation.id for conversation in store.conversations()} == {"c", "d"}
+    store.close()
