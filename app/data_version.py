@@ -52,9 +52,9 @@ def read_version(folder: DataFolder) -> int:
     """0 for folders from before there were versions, new ones included."""
     try:
         found = json.loads(folder.version_file.read_text(encoding="utf-8"))["version"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0
-    return found if isinstance(found, int) else 0
+    return found if isinstance(found, int) and found > 0 else 0
 
 
 def back_up(folder: DataFolder, version: int) -> Path:

@@ -40,7 +40,7 @@ def _early_language(settings: Path) -> str:
 
     try:
         language = json.loads(settings.read_text(encoding="utf-8")).get("language")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         language = None
     return chosen_language(language if isinstance(language, str) else "system")
 

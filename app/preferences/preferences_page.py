@@ -217,7 +217,7 @@ class PreferencesPage(QScrollArea):
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             items = list(stored.items())
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             self._say(tr("{path} holds no settings: {error}", path=path, error=error))
             return
         problems = []

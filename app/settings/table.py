@@ -35,6 +35,8 @@ class Setting:
             value = float(value)
         if type(value) is not kind:
             return f"“{self.name}” needs a value like {self.default!r}, not {value!r}."
+        if isinstance(value, str) and not _can_be_a_name(value):
+            return f"“{self.name}” holds characters that no file or address can have."
         if self.choices and value not in [choice for choice, _ in self.choices]:
             allowed = ", ".join(choice for choice, _ in self.choices)
             return f"“{self.name}” can be {allowed}, not {value!r}."
@@ -43,6 +45,15 @@ class Setting:
         if self.maximum is not None and value > self.maximum:
             return f"“{self.name}” must be at most {self.maximum:g}, not {value!r}."
         return ""
+
+
+def _can_be_a_name(text: str) -> bool:
+    """Whether the system takes it; file names that are no text come as surrogates, which stand for their bytes."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 GENERAL, APPEARANCE, ENGINE, CHAT = "General", "Appearance", "Engine", "Chat"
@@ -216,12 +227,30 @@ SETTINGS: tuple[Setting, ...] = (
         maximum=1 << 30,
         needs_reload=True,
     ),
-    Setting("gpu_budget", 0, ENGINE, "GPU memory", "MiB that may be used on the GPU; 0: recommended.", shown=False),
+    Setting(
+        "gpu_budget",
+        0,
+        ENGINE,
+        "GPU memory",
+        "MiB that may be used on the GPU; 0: recommended.",
+        minimum=0,
+        maximum=1 << 30,
+        shown=False,
+    ),
     Setting("shown_machine", "", ENGINE, "Shown machine", "The GPU that the memory page shows.", shown=False),
     Setting("last_model", "", GENERAL, "Last model", "Loaded when the application starts.", shown=False),
-    Setting("last_update_check", 0, GENERAL, "Last check for updates", "Seconds since 1970.", shown=False),
+    Setting(
+        "last_update_check",
+        0,
+        GENERAL,
+        "Last check for updates",
+        "Seconds since 1970.",
+        minimum=0,
+        maximum=1 << 40,
+        shown=False,
+    ),
     Setting("window_geometry", "", GENERAL, "Window", "Place and size of the window.", shown=False),
-    Setting("sidebar_width", 272, GENERAL, "Sidebar", "Width of the sidebar.", shown=False),
+    Setting("sidebar_width", 272, GENERAL, "Sidebar", "Width of the sidebar.", minimum=0, maximum=100_000, shown=False),
 )
 
 

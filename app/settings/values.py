@@ -57,10 +57,10 @@ class Settings:
         """Write only what differs from the defaults (a later default then reaches everybody)."""
         table = self.table
         changed = {n: v for n, v in self._values.items() if v != table[n].default}
-        text = json.dumps({**self._unknown, **changed}, indent=2, ensure_ascii=False, sort_keys=True)
+        text = json.dumps({**self._unknown, **changed}, indent=2, sort_keys=True)  # ASCII: any character can be kept
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_suffix(".json.part")
-        draft.write_text(text + "\n", encoding="utf-8", errors="surrogateescape")  # file names that are no text
+        draft.write_text(text + "\n", encoding="utf-8")
         draft.replace(self.path)
 
     def _read(self) -> None:

@@ -2608,6 +2608,10 @@
       <translation>“{0}”含有不大于零的值</translation>
     </message>
     <message>
+      <source>“{}” holds characters that no file or address can have.</source>
+      <translation>“{}”含有任何文件或地址都不能有的字符。</translation>
+    </message>
+    <message>
       <source>“{}” in {} has a value of the wrong kind</source>
       <translation>{1} 中“{0}”的值类型不对</translation>
     </message>

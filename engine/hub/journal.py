@@ -60,7 +60,7 @@ def read_journal(target: Path) -> Journal | None:
     try:
         values = json.loads(journal_path(target).read_text("utf-8"))
         return Journal(Source(**values["source"]), int(values["synced"]), float(values["boot"]))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 
 

@@ -21,7 +21,7 @@ class LibraryStore:
         self._models: dict[str, dict[str, Any]] = {}
         self._folders: list[str] = []
         self._files: list[str] = []
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
             values = json.loads(path.read_text("utf-8"))
             self._models = {str(key): dict(value) for key, value in values.get("models", {}).items()}
             self._folders = [str(one) for one in values.get("folders", [])]

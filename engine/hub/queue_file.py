@@ -75,7 +75,7 @@ class QueueFile:
                 )
                 for entry in entries
             ]
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return []
 
     def write(self, wanted: Sequence[Wanted]) -> None:

@@ -57,7 +57,7 @@ def read_record(file: Path) -> Record | None:
         state = file.stat()
         values = json.loads(record_path(file).read_text("utf-8"))
         record = Record(**values)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     if (record.size, record.modified) != (state.st_size, state.st_mtime_ns):
         return None

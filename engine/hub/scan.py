@@ -137,7 +137,7 @@ def _ollama(place: Place, findings: Findings, seen: set[tuple[int, int]]) -> Non
             ]
             blobs = [place.folder / "blobs" / f"sha256-{digest}" for digest in digests]
             states = [blob.stat() for blob in blobs]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
         if not blobs or (states[0].st_dev, states[0].st_ino) in seen:
             continue

@@ -60,7 +60,7 @@ class TokenStore:
         )
 
     def _read(self) -> dict[str, str]:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             values = json.loads(self._fallback.read_text("utf-8"))
             return {str(key): str(value) for key, value in values.items()} if isinstance(values, dict) else {}
         return {}

@@ -79,3 +79,11 @@ def test_a_migration_that_is_interrupted_begins_again(folder, monkeypatch):
     assert read_version(folder) == 0
     bring_up_to_date(folder)
     assert steps == [folder.root] * 2
+
+
+@pytest.mark.parametrize("text", ['{"version": -3}', '{"version": "1"}', "[" * 100_000, "[]", "\0"])
+def test_a_mark_that_says_nothing_counts_as_none(folder, text):
+    folder.create()
+    folder.version_file.write_text(text)
+    bring_up_to_date(folder)
+    assert json.loads(folder.version_file.read_text()) == {"version": VERSION}

@@ -196,7 +196,7 @@ def load(path: Path) -> HardwareProfile | None:
     """None where there is no profile, or none that this version can read."""
     try:
         return _profile(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
 
 
