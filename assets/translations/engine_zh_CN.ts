@@ -212,6 +212,10 @@
       <translation>请选择小端序的文件；几乎所有文件都是。</translation>
     </message>
     <message>
+      <source>Choose a longer context, or shorten the last message.</source>
+      <translation>请选择更长的上下文，或缩短最后一条消息。</translation>
+    </message>
+    <message>
       <source>Choose a longer context.</source>
       <translation>请选择更长的上下文。</translation>
     </message>
@@ -366,6 +370,10 @@
     <message>
       <source>Even a context of {} tokens</source>
       <translation>即使只用 {0} 个词元的上下文</translation>
+    </message>
+    <message>
+      <source>Even without older messages {} tokens are needed, and the context holds {}.</source>
+      <translation>即使不带较早的消息也需要 {} 个词元，而上下文只能容纳 {} 个。</translation>
     </message>
     <message>
       <source>Everything else goes on, and what was written so far is kept.</source>

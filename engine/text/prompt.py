@@ -36,9 +36,10 @@ def build_prompt(
         return prompt
     if request.overflow is Overflow.TRIM_OLDEST:
         room = min(request.max_tokens or _ROOM_FOR_ANSWER, context_length // 4, _ROOM_FOR_ANSWER)
-        trimmed = fitter.shortest_trim(context_length - max(room, 1))
-        if trimmed is not None:
+        trimmed = fitter.shortest_trim(context_length - max(room, 1)) or fitter.last_turn()
+        if len(trimmed.tokens) < context_length:  # a long last question leaves less room, but some
             return trimmed
+        raise ContextOverflowError(len(trimmed.tokens), context_length, is_trimmed=True)
     raise ContextOverflowError(len(prompt.tokens), context_length)
 
 
@@ -74,6 +75,10 @@ class _Fitter:
             else:
                 low = middle + 1
         return best
+
+    def last_turn(self) -> Prompt:
+        """The prompt without any older one."""
+        return self.prompt(max(0, len(self._users) - 1))
 
     def _without_oldest(self, turns: int) -> tuple[ChatMessage, ...]:
         messages = self._request.messages

@@ -63,8 +63,25 @@ def test_trimming(starter_tokenizer: Tokenizer, template: ChatTemplate, context:
 def test_one_turn_too_long_is_an_overflow(starter_tokenizer: Tokenizer, template: ChatTemplate) -> None:
     messages = (*conversation(3), ChatMessage("user", "word " * 1000))
     request = GenerationRequest("a", messages, overflow=Overflow.TRIM_OLDEST)
-    with pytest.raises(ContextOverflowError):
+    with pytest.raises(ContextOverflowError) as caught:
         build_prompt(request, template, starter_tokenizer, 500)
+    alone = starter_tokenizer.encode_prompt(template.render((messages[0], messages[-1])).text)
+    assert caught.value.prompt_tokens == len(alone)
+    assert "without older messages" in caught.value.cause and "rim" not in caught.value.remedy
+
+
+@pytest.mark.parametrize("spare", [1, 20])
+def test_a_long_last_question_is_answered_in_what_room_there_is(
+    starter_tokenizer: Tokenizer, template: ChatTemplate, spare: int
+) -> None:
+    """Less than what trimming leaves free otherwise: no reason to refuse what trimming was asked for."""
+    messages = (*conversation(9), ChatMessage("user", "word " * 300))
+    request = GenerationRequest("a", messages, overflow=Overflow.TRIM_OLDEST)
+    alone = starter_tokenizer.encode_prompt(template.render((messages[0], messages[-1])).text)
+    prompt = build_prompt(request, template, starter_tokenizer, len(alone) + spare)
+    assert (prompt.tokens, prompt.trimmed_messages) == (alone, len(messages) - 2)
+    with pytest.raises(ContextOverflowError):
+        build_prompt(request, template, starter_tokenizer, len(alone))
 
 
 def test_an_answer_goes_on_where_it_ended(starter_tokenizer: Tokenizer, template: ChatTemplate) -> None:
