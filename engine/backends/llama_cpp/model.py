@@ -13,12 +13,14 @@ import numpy.typing as npt
 import psutil
 
 from engine.errors import EngineError, OutOfMemoryError, UnsupportedError
+from engine.memory.available import available_memory, require_memory
 from engine.messages import LoadOptions, ModelInfo
 from engine.text.llama_library import collected_errors, llama
 from engine.text.template import reasoning_switch
 from engine.text.tokenizer import Tokenizer, vocabulary_error
 
 _MICRO_BATCH = 512  # the most tokens in one llama_decode
+_CELL_BYTES = 48  # of a position, whatever its keys: its number, its shift, and a bit for each of 256 sequences
 _DEFAULT_CONTEXT_SHARE = 0.25  # of the available memory, for the KV cache of a context nobody chose
 
 
@@ -31,7 +33,7 @@ class CompatibilityModel:
         self._model = _load_weights(path, on_progress)
         self.tokenizer = Tokenizer(self._model, path)  # frees the model with itself
         _expect_decoder(self._model, path)
-        self.context_length = options.context_length or self._default_context()
+        self.context_length = self._context_length(options.context_length)
         self._context = self._make_context()
         self.context_length = min(self.context_length, llama().llama_n_ctx(self._context))
         self.cached: list[int] = []
@@ -102,19 +104,33 @@ class CompatibilityModel:
 
     # --- loading -----------------------------------------------------------------------------------------------
 
-    def _default_context(self) -> int:
-        """The model's own context, as far as a quarter of the available memory holds its KV cache."""
+    def _context_length(self, chosen: int | None) -> int:
+        """A chosen context, or an error where memory cannot hold its KV cache: llama.cpp writes all of it at once, so
+        that the system would end it or others. Else the model's own, as far as a quarter of the memory holds it."""
+        per_token = self._bytes_per_token()
+        if not chosen:
+            trained = int(llama().llama_model_n_ctx_train(self._model)) or 2048
+            room = int(available_memory() * _DEFAULT_CONTEXT_SHARE) // per_token
+            return min(trained, max(2048, room // 256 * 256))
+        fits = available_memory() // per_token
+        require_memory(
+            chosen * per_token,
+            f"A context of {chosen} tokens",
+            remedy=f"Choose a context of at most {fits} tokens, or close other programs.",
+        )
+        return chosen
+
+    def _bytes_per_token(self) -> int:
+        """Of the KV cache in F16, which llama.cpp makes as long in layers with a window."""
         lib, meta = llama(), self.tokenizer.metadata
-        trained = int(lib.llama_model_n_ctx_train(self._model)) or 2048
         heads = lib.llama_model_n_head(self._model) or 1
         architecture = meta("general.architecture")
         width = sum(
             int(meta(f"{architecture}.attention.{kind}_length") or lib.llama_model_n_embd(self._model) // heads)
             for kind in ("key", "value")
         )
-        per_token: int = 2 * width * lib.llama_model_n_head_kv(self._model) * lib.llama_model_n_layer(self._model)
-        room = int(psutil.virtual_memory().available * _DEFAULT_CONTEXT_SHARE) // max(per_token, 1)
-        return min(trained, max(2048, room // 256 * 256))
+        rows = int(lib.llama_model_n_head_kv(self._model)) * int(lib.llama_model_n_layer(self._model))
+        return max(_CELL_BYTES, 2 * width * rows)
 
     def _make_context(self) -> Any:
         lib = llama()

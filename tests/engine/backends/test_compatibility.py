@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from engine.backends.llama_cpp.backend import CompatibilityBackend
-from engine.errors import BackendCrashedError, EngineError, FormatError, UnsupportedError
+from engine.errors import BackendCrashedError, EngineError, FormatError, OutOfMemoryError, UnsupportedError
 from engine.loading import load_backend
 from engine.messages import (
     ChatMessage,
@@ -178,6 +178,14 @@ def test_length_and_context_are_limits(tiny: Loaded) -> None:
     assert end.reason is FinishReason.LENGTH and end.stats is not None and end.stats.generated_tokens == 5
     _, end = tiny.answer(replace(ENDLESS, max_tokens=None))
     assert end.reason in (FinishReason.CONTEXT_FULL, FinishReason.STOP)
+
+
+@pytest.mark.parametrize("context", [10**8, 10**10, 2**32 + 512, 10**30])
+def test_a_context_that_memory_cannot_hold_is_refused(starter_model: Path, context: int) -> None:
+    """Before llama.cpp writes zeros until the system ends it; numbers beyond 32 bits do not come round again."""
+    with pytest.raises(OutOfMemoryError, match=f"A context of {context} tokens needs .* are free") as caught:
+        CompatibilityBackend.load(str(starter_model), replace(OPTIONS, context_length=context), print, lambda *_: None)
+    assert "at most" in caught.value.remedy
 
 
 def test_abort_of_running_and_waiting_answers(tiny: Loaded) -> None:
