@@ -18,7 +18,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         command = next((one for one in arguments[:-1] if one in COMMANDS), None)
         if command is None and "--open" not in arguments:
             arguments = [*arguments[:-1], "--open", arguments[-1]]
-    return top.parse_args(arguments)
+    options = top.parse_args(arguments)
+    if options.command is not None and options.open is not None:
+        top.error(f"--open is for the window; {options.command} takes its model by itself")
+    if options.command not in (None, "plan") and options.data_dir is not None:
+        top.error(f"--data-dir is for the window; {options.command} keeps nothing there")
+    return options
 
 
 def parser() -> argparse.ArgumentParser:

@@ -65,7 +65,14 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """What the end has to say is told, too: a trace that could not be written."""
         self._engine.close()
+        while not self._events.empty():
+            match self._events.get():
+                case Notice() as notice:
+                    self._notice(notice)
+                case EngineStopped(error=ErrorInfo() as error):
+                    self._complain(error)
 
     def load(self, path: Path) -> bool:
         """Whether the model could be loaded; if not, the reason has been told."""

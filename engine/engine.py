@@ -96,8 +96,9 @@ class Engine:
             error = _describe(failure)
         try:
             self._unload()
-        finally:
-            self._emit(EngineStopped(error))
+        except Exception as failure:
+            error = error or _describe(failure)
+        self._emit(EngineStopped(error))
 
     @property
     def _is_busy(self) -> bool:

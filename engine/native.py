@@ -165,7 +165,10 @@ class NativeBackend:
             self.session.finish(sequence, FinishReason.ABORTED)
         end_idle()
         self.cache.clear()
-        self.model.close()
+        try:
+            self.model.close()
+        except EngineError as error:  # of a trace alone: everything else was given back
+            self.emit(Notice(error.cause, error.remedy))
         if self.recorder is not None:
             self.recorder.save(at_once=True)
 

@@ -48,7 +48,7 @@ class _Smoke:
         self.context.settings.set("context_length", 512)
         self._problems: list[str] = []
         self.context.problems.raised.connect(
-            lambda problem: self._problems.append(f"{problem.cause} {problem.done} {problem.remedy}".strip())
+            lambda problem: self._problems.append(" ".join(filter(None, (problem.cause, problem.done, problem.remedy))))
         )
 
     def run(self) -> int:

@@ -592,6 +592,10 @@
       <translation>NVML: {0}</translation>
     </message>
     <message>
+      <source>Name a file in a folder with free space that can be written to.</source>
+      <translation>请指定一个可写入且有可用空间的文件夹中的文件。</translation>
+    </message>
+    <message>
       <source>Needs {} GiB more RAM</source>
       <translation>还需 {0} GiB 内存</translation>
     </message>

@@ -47,11 +47,16 @@ def make_report(args: argparse.Namespace) -> PlanReport:
     hardware = _hardware(args)
     if args.context < 1 or (args.prompt is not None and args.prompt < 1):
         raise EngineError("A context and a prompt have at least one token.")
+    if args.prompt is not None and args.prompt > args.context:
+        raise EngineError(
+            f"A prompt of {args.prompt:,} tokens does not fit into a context of {args.context:,}.",
+            remedy="Give the context by --context.",
+        )
     prompt = min(args.prompt or 2048, args.context)
     work = Workload(context=args.context, prompt=prompt, depth=prompt)
     chosen = args.budget if args.budget is not None or args.device is None else parse_device(args.device).budget
     budget = recommended_budget(hardware) if chosen is None else Budget(chosen)
-    what_if = any((args.gpu, args.cpu, args.ram))
+    what_if = any(option is not None for option in (args.gpu, args.cpu, args.ram))
     return plan_report(shape, hardware, work, budget, Mode(args.mode), what_if=what_if)
 
 
@@ -94,30 +99,36 @@ def budget_curve(planner: Planner, limit: int) -> tuple[tuple[int, float], ...]:
 
 def _check_arguments(args: argparse.Namespace) -> None:
     """EngineError where one option would leave another without effect."""
-    if args.cpu and args.device is not None:
+    if args.cpu is not None and args.device is not None:
         raise EngineError(
             "--cpu plans for a computer of the catalogue, --device for this one.",
             remedy='With --cpu, name the card by --gpu: --gpu "RTX 4090", or --gpu none.',
         )
-    if args.cpu and (args.measure or args.threads):
+    other = "--cpu" if args.cpu is not None else "--device emulated" if _is_emulated(args.device) else ""
+    if other and (args.measure or args.threads):
         ignored = "--measure" if args.measure else "--threads"
-        raise EngineError(f"{ignored} is of this computer, --cpu of another.", remedy=f"Leave {ignored} out.")
+        raise EngineError(f"{ignored} is of this computer, {other} of another.", remedy=f"Leave {ignored} out.")
     if args.device is not None and parse_device(args.device).budget is not None and args.budget is not None:
         raise EngineError(f"--device {args.device} names a budget already.", remedy="Leave --budget out.")
 
 
+def _is_emulated(device: str | None) -> bool:
+    return device is not None and parse_device(device).kind.startswith("emulated")
+
+
 def _hardware(args: argparse.Namespace) -> HardwareProfile:
-    gpu = None if (args.gpu or "none").lower() == "none" else args.gpu
-    if args.cpu:
+    gpu = None if args.gpu is None or args.gpu.lower() == "none" else args.gpu
+    if args.cpu is not None:
         return catalogue.machine(args.cpu, gpu, args.ram)
     folder = hardware_folder(getattr(args, "data_dir", None) or data_folder())
     with suppress(OSError):  # a plan needs no folder
         folder.mkdir(parents=True, exist_ok=True)
     own = this_machine(folder, args.threads or default_threads(), measure_again=args.measure, progress=_show_progress)
-    if args.ram:
+    if args.ram is not None:
         own = own.with_ram(args.ram)
     if args.device is not None:
-        return with_device(own, parse_device(args.device))
+        chosen = with_device(own, parse_device(args.device))
+        return chosen if args.ram is None else chosen.with_ram(args.ram)
     if args.gpu is None:
         return own
     if gpu is None:

@@ -43,13 +43,25 @@ def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
 def check_trace(path: str) -> None:
     """EngineError unless a trace can be written there: better known before the measurement than after it."""
     try:
-        Path(path).touch()
+        with Path(path).open("ab"):
+            pass
     except OSError as error:
-        raise EngineError(f"No trace can be written to {path}: {error.strerror or error}.") from error
+        raise _unwritten(Path(path), error) from error
 
 
 def write_trace(spans: Sequence[Span], path: Path) -> None:
-    path.write_text(json.dumps(chrome_trace(spans)), "utf-8")
+    """EngineError where it cannot be written any more."""
+    try:
+        path.write_text(json.dumps(chrome_trace(spans)), "utf-8")
+    except OSError as error:
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: Path, error: OSError) -> EngineError:
+    return EngineError(
+        f"No trace can be written to {path}: {error.strerror or error}.",
+        remedy="Name a file in a folder with free space that can be written to.",
+    )
 
 
 def busy_seconds(spans: Sequence[Span]) -> dict[str, float]:

@@ -98,6 +98,28 @@ def test_options_that_would_have_no_effect_are_refused(options, reason, capsys):
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--open", "a.gguf", "chat", "b.gguf", "Hello"], "--open is for the window"),
+        (["--data-dir", "folder", "chat", "b.gguf", "Hello"], "--data-dir is for the window"),
+        (["--data-dir", "folder", "doctor"], "--data-dir is for the window"),
+    ],
+)
+def test_the_windows_options_are_refused_beside_commands(arguments, reason, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_what_the_end_has_to_say_is_told():
+    err = io.StringIO()
+    with Terminal(TerminalOptions(), err=err) as terminal:
+        terminal._events.put(Notice("No trace can be written.", "Name another file."))
+    assert err.getvalue() == "No trace can be written. Name another file.\n"
+
+
 def test_every_command_has_words():
     text = parser().format_help()
     for command in ("chat", "info", "doctor"):

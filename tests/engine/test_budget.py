@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from engine.messages import (
     GenerationRequest,
     LoadOptions,
     MigrationProgress,
+    ModelUnloaded,
+    Notice,
     PlacementChanged,
     PlacementRolledBack,
     ResidencyTold,
@@ -28,6 +31,7 @@ from engine.messages import (
     SetPins,
     TimelineTold,
     TokenEvent,
+    UnloadModel,
 )
 from engine.placement.pins import Pin
 from engine.runtime import pace
@@ -231,3 +235,21 @@ def test_a_trace_is_written_when_the_model_goes(
     client.unload()
     lanes = {event["cat"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"}
     assert lanes == ({"CPU"} if device == "cpu" else {"CPU", "GPU", "link"})
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_a_trace_that_finds_no_place_in_the_end_costs_nothing_else(
+    client: EngineClient, tiny_models: Write, tmp_path: Path, device: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    options = LoadOptions(context_length=256, threads=1, device=device, trace=str(folder / "trace.json"))
+    client.load(str(tiny_models(MODEL)), options)
+    list(client.stream(request("a", 2)))
+    shutil.rmtree(folder)
+    client.send(UnloadModel())
+    *_, notice, unloaded = until(client, ModelUnloaded)
+    assert isinstance(notice, Notice) and "No trace can be written" in notice.text and notice.remedy
+    assert isinstance(unloaded, ModelUnloaded)
+    client.load(str(tiny_models(MODEL)), replace(options, trace=None))
+    assert list(client.stream(request("b", 2)))[-1].error is None

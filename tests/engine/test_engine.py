@@ -292,6 +292,8 @@ def test_more_threads_than_there_can_be_are_refused(client, tiny_models, tmp_pat
         client.load(path, LoadOptions(threads=1025))
     with pytest.raises(ReportedError, match="No trace can be written"):
         client.load(path, LoadOptions(threads=1, trace=str(tmp_path / "missing" / "trace.json")))
+    with pytest.raises(ReportedError, match="No trace can be written"):
+        client.load(path, LoadOptions(threads=1, trace=str(tmp_path)))
 
 
 @pytest.mark.parametrize("options", [LoadOptions(threads=0), LoadOptions(context_length=0)], ids=["threads", "context"])

@@ -157,7 +157,7 @@ def cpu_profile(cpu: CatalogueCPU, ram_bytes: int | None = None) -> DeviceProfil
     points[ATTENTION] = ((1, floats / 2), (64, floats / 2))
     return DeviceProfile(
         name=cpu.name,
-        memory_bytes=ram_bytes or int(cpu.ram_gib * _GIB),
+        memory_bytes=int(cpu.ram_gib * _GIB) if ram_bytes is None else ram_bytes,
         bandwidth=cpu.bandwidth_gb * _GB * READ_SHARE,
         kernels=KernelRates(points),
         op_seconds=CPU_OP_SECONDS,

@@ -119,6 +119,13 @@ def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureF
         (["MODEL", "--cpu", "5800X", "--threads", "4"], "Leave --threads out"),
         (["MODEL", "--device", "emulated:1GiB", "--budget", "2GiB"], "Leave --budget out"),
         (["MODEL", "--device", "cpu:4GiB"], "no memory of its own"),
+        (["MODEL", "--cpu", "5800X", "--ram", "0"], "0.0 GiB may be used"),
+        (["MODEL", "--device", "emulated", "--ram", "0"], "0.0 GiB may be used"),
+        (["MODEL", "--cpu", ""], "No CPU named"),
+        (["MODEL", "--cpu", "5800X", "--gpu", ""], "No GPU named"),
+        (["MODEL", "--cpu", "5800X", "--prompt", "4097"], "does not fit into a context of 4,096"),
+        (["MODEL", "--device", "emulated", "--measure"], "Leave --measure out"),
+        (["MODEL", "--device", "emulated:1GiB", "--threads", "2"], "Leave --threads out"),
     ],
 )
 def test_errors_are_sentences(
