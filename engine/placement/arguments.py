@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     card.add_argument("--gpu", metavar="NAME", help='a GPU of the catalogue ("RTX 4090"), or "none"')
     parser.add_argument("--cpu", metavar="NAME", help='a CPU of the catalogue ("Core i7-11700")')
     card.add_argument(
-        "--device", metavar="DEVICE", help="this computer's own card, and how much of its memory: cuda, cuda:6GiB"
+        "--device",
+        metavar="DEVICE",
+        help="this computer's own card, and how much of its memory: cuda, cuda:6GiB; or emulated:256MiB",
     )
     parser.add_argument("--ram", type=parse_size, metavar="SIZE", help="RAM of the machine, as 64GiB")
     parser.add_argument("--budget", type=parse_size, metavar="SIZE", help="GPU memory that may be used, as 6GiB")

@@ -45,6 +45,8 @@ def make_report(args: argparse.Namespace) -> PlanReport:
     _check_arguments(args)
     shape = read_shape(args.model)
     hardware = _hardware(args)
+    if args.budget and hardware.gpu is None:
+        raise EngineError("--budget is memory of a GPU, and this plan has none.", remedy='Name one: --gpu "RTX 4090".')
     if args.context < 1 or (args.prompt is not None and args.prompt < 1):
         raise EngineError("A context and a prompt have at least one token.")
     if args.prompt is not None and args.prompt > args.context:

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.placement.costs import Workload
 from engine.placement.explain import gib
+from engine.placement.hardware.load import QUIET
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device
 from engine.placement.plan import MemoryUse, Placed, PlacedExperts, PlacementPlan
@@ -34,10 +35,9 @@ class PlanReport:
 
 def as_text(report: PlanReport) -> str:
     plan, hardware, speeds = report.plan, report.hardware, report.simulation.speeds
-    kind = "simulated, from datasheets" if report.what_if or hardware.source != "measured" else "measured rates"
     lines = [
         f"{report.shape.name}: {gib(report.shape.weight_bytes)} of weights, context {report.work.context}",
-        f"on {hardware.label}, {gib(hardware.cpu.memory_bytes)} of RAM ({kind})",
+        f"on {hardware.label}, {gib(hardware.cpu.memory_bytes)} of RAM ({_rates(report)})",
         *_engine_lines(report.shape),
         "",
         *_memory_lines(plan),
@@ -56,6 +56,17 @@ def as_text(report: PlanReport) -> str:
         busy = ", ".join(f"{lane} {share:.0%}" for lane, share in report.simulation.utilisation().items())
         lines += [f"busy in decode: {busy}"]
     return "\n".join([*lines, *plan.notes])
+
+
+def _rates(report: PlanReport) -> str:
+    """Where the speeds come from, and what disturbed the measuring."""
+    if report.hardware.source == "datasheet":
+        return "simulated, from datasheets"
+    kind = "simulated, partly from datasheets" if report.hardware.source == "mixed" else "measured rates"
+    if report.what_if and report.hardware.source == "measured":
+        kind = f"simulated, {kind}"
+    share = report.hardware.others_load
+    return kind if share <= QUIET else f"{kind}; other programs took {share:.0%} of the processor while it was measured"
 
 
 def _system(shape: ModelShape) -> str:

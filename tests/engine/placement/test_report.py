@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,22 @@ def test_the_tables_of_a_mixture_of_experts() -> None:
     for part in ("Qwen3 30B", "simulated", "router and shared experts", "--n-cpu-moe", "fetch on miss", "One GiB more"):
         assert part in text
     assert max(len(line) for line in text.splitlines()) < 160
+
+
+@pytest.mark.parametrize(
+    ("source", "others_load", "what_if", "said"),
+    [
+        ("datasheet", 0.0, True, "(simulated, from datasheets)"),
+        ("mixed", 0.0, True, "(simulated, partly from datasheets)"),
+        ("measured", 0.0, True, "(simulated, measured rates)"),
+        ("measured", 0.02, False, "(measured rates)"),
+        ("measured", 0.85, False, "(measured rates; other programs took 85% of the processor while it was measured)"),
+    ],
+)
+def test_the_table_says_where_its_rates_come_from(source: Any, others_load: float, what_if: bool, said: str) -> None:
+    machine = replace(DESKTOP, source=source, others_load=others_load)
+    made = report.plan_report(published_shape("qwen3-14b-q4_k_m"), machine, Workload(), Budget(0), what_if=what_if)
+    assert said in report.as_text(made)
 
 
 def test_json_says_what_the_table_says() -> None:
@@ -126,6 +143,7 @@ def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureF
         (["MODEL", "--cpu", "5800X", "--prompt", "4097"], "does not fit into a context of 4,096"),
         (["MODEL", "--device", "emulated", "--measure"], "Leave --measure out"),
         (["MODEL", "--device", "emulated:1GiB", "--threads", "2"], "Leave --threads out"),
+        (["MODEL", "--cpu", "5800X", "--gpu", "none", "--budget", "2GiB"], "this plan has none"),
     ],
 )
 def test_errors_are_sentences(
