@@ -44,6 +44,8 @@ def _beside(measured: str, details: Mapping[str, Any], key: str) -> str:
             predicted = tr("{speed} predicted for the emulated card", speed=speed)
         case "simulated":
             predicted = tr("{speed} simulated", speed=speed)
+        case "datasheet":
+            predicted = tr("{speed} predicted from datasheets", speed=speed)
         case _:
             predicted = tr("{speed} predicted", speed=speed)
     return tr("{measured} ({predicted})", measured=measured, predicted=predicted)

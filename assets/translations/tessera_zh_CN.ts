@@ -2860,6 +2860,10 @@
       <translation>为模拟显卡预测 {speed}</translation>
     </message>
     <message>
+      <source>{speed} predicted from datasheets</source>
+      <translation>根据规格预测 {speed}</translation>
+    </message>
+    <message>
       <source>{speed} simulated</source>
       <translation>模拟 {speed}</translation>
     </message>

@@ -112,6 +112,11 @@ def cpus() -> tuple[CatalogueCPU, ...]:
     return tuple(CatalogueCPU(**entry) for entry in _data()["cpus"])
 
 
+def knows_isa(tier: str) -> bool:
+    """Whether there are rates for processors of this tier."""
+    return tier in _CYCLE_RATES
+
+
 def find_gpu(name: str) -> CatalogueGPU:
     return _find(name, {gpu.name: gpu for gpu in gpus()}, "GPU")
 

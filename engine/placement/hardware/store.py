@@ -148,14 +148,19 @@ def _catalogue_entry(gpu: GPU) -> catalogue.CatalogueGPU | None:
 
 
 def similar_cpu() -> catalogue.CatalogueCPU:
-    """The catalogue's entry whose name stands in this processor's, else the one with as many cores."""
-    name = cpu_name().lower()
-    for entry in catalogue.cpus():
-        if entry.name.lower() in name:
-            return entry
-    cores = psutil.cpu_count(logical=False) or 4
-    desktop = [entry for entry in catalogue.cpus() if entry.isa.startswith("avx") and entry.bandwidth_gb < 100]
-    return min(desktop, key=lambda entry: (abs(entry.cores - cores), entry.bandwidth_gb))
+    """This processor under its own name, cores and tier, with clock and memory of the catalogue's most similar entry.
+
+    That is the one whose name stands in this processor's, unless a guest has been given fewer cores; else, of the
+    desktop processors of the same ISA tier, the one whose number of cores is closest.
+    """
+    name, tier, cores = cpu_name(), _cpu.best_tier(), psutil.cpu_count(logical=False) or 4
+    named = [entry for entry in catalogue.cpus() if entry.name.lower() in name.lower() and entry.cores <= cores]
+    if named:
+        return replace(named[0], name=name)
+    desktop = [entry for entry in catalogue.cpus() if entry.bandwidth_gb < 100]
+    alike = [entry for entry in desktop if entry.isa == tier] or [entry for entry in desktop if entry.isa == "avx2"]
+    entry = min(alike, key=lambda entry: (abs(entry.cores - cores), entry.bandwidth_gb))
+    return replace(entry, name=name, cores=cores, isa=tier if catalogue.knows_isa(tier) else entry.isa)
 
 
 def own_profile(folder: Path, threads: int) -> tuple[HardwareProfile, bool]:

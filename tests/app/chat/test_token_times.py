@@ -62,3 +62,8 @@ def test_what_is_predicted_for_an_emulated_card_says_so():
     told = message("assistant", decode_speed=25.0, predicted_decode=443.0, predicted_from="emulated")
     assert "(443 predicted for the emulated card)" in summary(told)
     assert "emulated" in dict(detail_rows(told))["Prediction"]
+
+
+def test_what_is_predicted_from_datasheets_says_so():
+    told = message("assistant", decode_speed=25.0, predicted_decode=30.0, predicted_from="datasheet")
+    assert "(30.0 predicted from datasheets)" in summary(told)

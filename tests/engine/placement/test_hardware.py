@@ -244,3 +244,26 @@ def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
     assert stalling.seconds(PRODUCT, 2, 1.0, 2.0) == pytest.approx(3.0)
     assert stalling.seconds(PRODUCT, 512, 1.0, 2.0) == 4.0
     assert stalling.seconds(ATTENTION, 1, 3.0, 2.0) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "tier", "cores", "expected"),
+    [
+        ("AMD EPYC", "avx2", 2, (2, "avx2", 34.1)),  # not the guest with AVX-512
+        ("AMD EPYC", "avx512_vnni", 2, (2, "avx512_vnni", 38.4)),
+        ("AMD EPYC", "avx512", 10, (10, "avx512", 51.2)),  # of which there is no entry
+        ("AMD EPYC", "scalar", 4, (4, "avx2", 34.1)),
+        ("AMD Ryzen 9 5950X 16-Core Processor", "avx2", 16, (16, "avx2", 51.2)),
+        ("AMD EPYC 7763 64-Core Processor", "avx2", 2, (2, "avx2", 34.1)),  # a guest that has two of them
+    ],
+)
+def test_an_unmeasured_machine_is_like_one_of_its_tier(
+    name: str, tier: str, cores: int, expected: tuple[int, str, float], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(store, "cpu_name", lambda: name)
+    monkeypatch.setattr(store._cpu, "best_tier", lambda: tier)
+    monkeypatch.setattr(store.psutil, "cpu_count", lambda logical=True: cores)
+    similar = store.similar_cpu()
+    assert (similar.cores, similar.isa, similar.bandwidth_gb) == expected
+    profile, measured = store.own_profile(tmp_path, 1)
+    assert (profile.cpu.name, profile.source, measured) == (name, "datasheet", False)
