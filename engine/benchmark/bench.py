@@ -77,10 +77,12 @@ class Benchmark:
         if args.trace:
             check_trace(str(args.trace))
         with GGUFFile.open(args.model) as gguf:
-            graph = build_graph(load_spec(gguf))
+            spec = load_spec(gguf)
+            graph = build_graph(spec)
         threads = args.threads or default_threads()
         measures = [Measure("prefill", tokens) for tokens in args.prefill]
         measures += [Measure("decode", args.decode, depth) for depth in args.depth]
+        _check_lengths(measures, spec.context_length)
         return cls(
             path=str(args.model),
             peer=args.against,
@@ -178,6 +180,17 @@ class Benchmark:
             return measured_pace(self.threads, self.tier or "auto")
 
         return compare(workers, measure, self.rounds, probe, progress, self.patience, pace)
+
+
+def _check_lengths(measures: Sequence[Measure], trained: int) -> None:
+    """EngineError where a measure is longer than the context that the model was trained for."""
+    longest = max(measures, key=lambda measure: measure.tokens + measure.depth)
+    if (tokens := longest.tokens + longest.depth) > trained:
+        raise EngineError(
+            f"“{longest.name}” needs a context of {tokens:,} tokens, and the model was trained for {trained:,}.",
+            done="Nothing was measured.",
+            remedy="Choose smaller numbers for --prefill, --depth or --decode.",
+        )
 
 
 def _peer_threads(asked: int | None) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ import argparse
 import re
 
 MODES = ("decode", "prefill", "least-memory")
-_MOST_THREADS = 1024  # of the thread pool
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(GIB|MIB|GB|MB|G|M|)", re.IGNORECASE)
 _UNITS = {"GIB": 1 << 30, "G": 1 << 30, "": 1 << 30, "MIB": 1 << 20, "M": 1 << 20, "GB": 10**9, "MB": 10**6}
 
@@ -42,9 +41,12 @@ def positive(text: str) -> int:
 
 
 def thread_count(text: str) -> int:
-    value = positive(text)
-    if value > _MOST_THREADS:
-        raise argparse.ArgumentTypeError(f"must be {_MOST_THREADS} or less")
+    """More threads than processors only wait for each other."""
+    from engine.runtime.threads import usable_processors
+
+    value, most = positive(text), usable_processors()
+    if value > most:
+        raise argparse.ArgumentTypeError(f"{value} is more than the {most} logical processors that can be used here")
     return value
 
 

@@ -20,6 +20,7 @@ from app.environment import has_display
 from app.terminal import Terminal, TerminalOptions
 from engine.messages import ErrorInfo, ModelLoadFailed, Notice
 from engine.placement.hardware import catalogue
+from engine.runtime.threads import usable_processors
 
 README = Path(__file__).parents[2] / "README.md"
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
@@ -141,7 +142,7 @@ def test_the_smoke_test_s_clock_counts_no_more_than_there_was():
 
 
 @pytest.mark.parametrize("command", ["bench", "plan", "chat"])
-@pytest.mark.parametrize("threads", ["0", "-1", "100000", "x"])
+@pytest.mark.parametrize("threads", ["0", "-1", str(usable_processors() + 1), "100000", "x"])
 def test_threads_that_cannot_be(command, threads, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "m.gguf", "--threads", threads])

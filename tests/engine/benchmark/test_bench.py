@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from app.__main__ import main
+from engine.benchmark.bench import _check_lengths
 from engine.benchmark.contestant import Setup
 from engine.benchmark.llama_bench import LlamaBench
 from engine.benchmark.report import LOAD, MEMORY, PAUSE, Results, markdown, render
@@ -186,3 +187,23 @@ def test_products_of_the_starter_model(starter_model: Path) -> None:
     attention, feed_forward = 576 * (576 + 192 + 192 + 576), 3 * 576 * 1536
     whole = 30 * (attention + feed_forward)
     assert whole - 576 * 576 - feed_forward <= prefill_products(graph, 0) <= whole  # the last layer ends with one row
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        (["--depth", "0,9999999"], "“decode 64 at 9999999” needs a context of 10,000,063 tokens"),
+        (["--prefill", "9999999"], "“prefill 9999999” needs a context of 9,999,999 tokens"),
+    ],
+)
+def test_lengths_beyond_the_trained_context_are_refused(
+    starter_model: Path, lengths: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", str(starter_model), *lengths]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_measure_may_fill_the_trained_context() -> None:
+    _check_lengths([Measure("decode", 64, 8128)], 8192)
+    with pytest.raises(EngineError, match=r"trained for 8,192\."):
+        _check_lengths([Measure("prefill", 512), Measure("decode", 64, 8129)], 8192)
