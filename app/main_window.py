@@ -161,7 +161,9 @@ class MainWindow(QMainWindow):
     def _make_memory(self) -> QWidget:
         from app.placement.placement_page import PlacementPage
 
-        return PlacementPage(self._theme, self._placement, self._models, self._telemetry, self._problems)
+        page = PlacementPage(self._theme, self._placement, self._models, self._telemetry, self._problems)
+        page.library_requested.connect(lambda: self.show_page("library"))
+        return page
 
     def _make_preferences(self) -> QWidget:
         from app.preferences.preferences_page import PreferencesPage

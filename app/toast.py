@@ -16,6 +16,7 @@ class Toast(QFrame):
 
     def __init__(self, parent: QWidget, over: QWidget) -> None:
         super().__init__(parent)
+        self._window, self._over = parent, over
         self.setObjectName("toast")
         self._label = QLabel(self)
         self._label.setObjectName("toastText")
@@ -32,7 +33,6 @@ class Toast(QFrame):
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.hide)
-        self._over = over
         over.installEventFilter(self)
         self.hide()
 
@@ -53,7 +53,7 @@ class Toast(QFrame):
         return False
 
     def _place(self) -> None:
-        middle = self._over.mapTo(self.parentWidget(), self._over.rect().center()).x()
+        middle = self._over.mapTo(self._window, self._over.rect().center()).x()
         self.move(middle - self.width() // 2, TOP)
 
     def _clicked(self) -> None:

@@ -66,8 +66,8 @@ def conversation_rows(messages: Iterable[Message]) -> list[tuple[str, str]]:
 
 def _beside(speed: float, predicted: float | None) -> str:
     if predicted is None:
-        return tr("{speed} tokens/s", speed=format_speed(speed))
-    return tr("{speed} tokens/s, {predicted} predicted", speed=format_speed(speed), predicted=format_speed(predicted))
+        return tr("{speed} tok/s", speed=format_speed(speed))
+    return tr("{speed} tok/s, {predicted} predicted", speed=format_speed(speed), predicted=format_speed(predicted))
 
 
 class AnswerDetails(QDialog):

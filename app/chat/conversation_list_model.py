@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QAbstractListModel, QDate, QLocale, QModelIndex, QPersistentModelIndex, Qt, Signal
 
 from app.chat.search import Hit
 from app.store.records import Conversation
@@ -54,7 +54,8 @@ def group_name(conversation: Conversation, now: datetime.datetime) -> str:
         return tr("Previous 7 days")
     if days < 30:
         return tr("Previous 30 days")
-    return day.strftime("%Y-%m")
+    language = QLocale(tr("en"))  # a translation puts its own code here, for the names of the months
+    return language.toString(QDate(day.year, day.month, 1), tr("MMMM yyyy"))
 
 
 class ConversationListModel(QAbstractListModel):

@@ -84,6 +84,7 @@ class LibraryPage(QWidget):
     def _make_models(self) -> QWidget:
         page = ModelsPage(self._theme, self._library, self)
         page.loaded.connect(self.model_chosen)
+        page.discover_requested.connect(lambda: self.show_tab("discover"))
         return page
 
     def _make_discover(self) -> QWidget:

@@ -20,11 +20,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.empty_state import EmptyState
 from app.library.details_drawer import LOADABLE, DetailsDrawer
 from app.library.library_controller import LibraryController
 from app.library.metadata_table import read_pairs
 from app.library.models_table import ModelsTable
-from app.library.notice import Notice
 from app.library.panes import Panes
 from app.library.rows import table_entries
 from app.theme.theme import Theme
@@ -33,6 +33,7 @@ from app.translation import tr
 
 class ModelsPage(QWidget):
     loaded = Signal()  # a model was chosen to be loaded
+    discover_requested = Signal()
 
     def __init__(self, theme: Theme, library: LibraryController, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -46,7 +47,11 @@ class ModelsPage(QWidget):
         self.field.setClearButtonEnabled(True)
         self.table = ModelsTable(theme, self)
         self.drawer = DetailsDrawer(theme, self)
-        self.notice = Notice(self)
+        self.empty = EmptyState(theme, self, icon="library")
+        self.empty.show_words(
+            tr("No models yet"), tr("Find one under Discover, or drop a .gguf file here."), tr("Discover models")
+        )
+        self.empty.pressed.connect(self.discover_requested)
         self.field.textChanged.connect(self.table.proxy.setFilterFixedString)
         self.table.chosen.connect(self._chosen)
         self.table.opened.connect(lambda entry: self._order("load"))
@@ -82,7 +87,7 @@ class ModelsPage(QWidget):
             line.addWidget(button)
         line.addWidget(self._more_button())
         column.addLayout(line)
-        column.addWidget(self.notice)
+        column.addWidget(self.empty, 1)
         column.addWidget(self.table, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -120,12 +125,10 @@ class ModelsPage(QWidget):
         if current is not None and self.table.current() is None:
             self.table.select(current.path)
         self._show_in_drawer(self.table.current())
-        if entries or self._library.services is None:
-            self.notice.hide()
-        else:
-            self.notice.show_words(
-                tr("There are no models here yet. Find one under Discover, or drop a .gguf file here.")
-            )
+        is_empty = not entries and self._library.services is not None
+        self.empty.setVisible(is_empty)
+        self.table.setVisible(not is_empty)
+        self.drawer.setVisible(not is_empty)
 
     def _show_in_drawer(self, entry) -> None:
         self.drawer.show_entry(entry, is_loading=entry is not None and self._is_loading(entry))

@@ -197,6 +197,7 @@ class MapCard(QFrame):
             self._table = MapTable(self.stack)
             self._table.rows.show_cells(self._cells)
             self._table.cell_pressed.connect(self._open_menu)
+            self._table.cell_changed.connect(self._show_cell)  # its reason is longer than its column
             self.stack.addWidget(self._table)
         return self._table
 

@@ -15,6 +15,7 @@ from app.translation import tr
 Index = QModelIndex | QPersistentModelIndex
 PLACE_WORDS = {GPU: "GPU", RAM: "RAM", MOVING: "moving", DISK: "disk"}
 _HEADS = ("Name", "Type", "Size", "Place", "Use", "Why")
+_NUMBERS = (2, 4)  # columns aligned to the right
 
 
 class MapTableModel(QAbstractTableModel):
@@ -60,12 +61,16 @@ class MapTableModel(QAbstractTableModel):
         return tr(_HEADS[column])
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role == Qt.ItemDataRole.DisplayRole and orientation == Qt.Orientation.Horizontal:
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
             return self.head(section)
+        if role == Qt.ItemDataRole.TextAlignmentRole and section in _NUMBERS:
+            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role == Qt.ItemDataRole.TextAlignmentRole and index.column() in (2, 4):
+        if role == Qt.ItemDataRole.TextAlignmentRole and index.column() in _NUMBERS:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             return None
@@ -89,6 +94,7 @@ class MapTableModel(QAbstractTableModel):
 
 class MapTable(QTableView):
     cell_pressed = Signal(object, object)  # Cell, and where on the screen
+    cell_changed = Signal(object)  # the current line's Cell, or None
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -102,6 +108,7 @@ class MapTable(QTableView):
         self.setWordWrap(False)
         self.setTabKeyNavigation(False)
         self.activated.connect(self._activated)
+        self.selectionModel().currentChanged.connect(self._current_changed)
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(28)
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
@@ -110,6 +117,9 @@ class MapTable(QTableView):
         for column, width in enumerate((196, 112, 78, 64, 118)):
             self.setColumnWidth(column, width)
         self.setFixedHeight(400)
+
+    def _current_changed(self, index: Index) -> None:
+        self.cell_changed.emit(self.rows.cell(index.row()) if index.isValid() else None)
 
     def _activated(self, index: Index) -> None:
         at = self.viewport().mapToGlobal(self.visualRect(index).bottomLeft())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.empty_state import EmptyState
 from app.library.notice import Notice
 from app.model_controller import ModelController
 from app.placement.budget_card import BudgetCard
@@ -56,6 +57,8 @@ NARROW = 700  # pixels of the page
 
 
 class PlacementPage(QScrollArea):
+    library_requested = Signal()
+
     def __init__(
         self,
         theme: Theme,
@@ -89,6 +92,7 @@ class PlacementPage(QScrollArea):
         for gpu in catalogue.gpus():
             self.machine.addItem(gpu.name, gpu.name)
         self.notice = Notice(self)
+        self.empty = EmptyState(theme, self, icon="memory")
         self.spill = ProblemStack(problems, theme, self, only=SPILL)
         self.strip = MigrationStrip(self)
         self.budget = BudgetCard(theme, self)
@@ -137,7 +141,8 @@ class PlacementPage(QScrollArea):
         layout.addWidget(self.strip)
         for card in self._cards:
             layout.addWidget(card)
-        layout.addStretch(1)
+        layout.addWidget(self.empty, 1)
+        layout.addStretch(0)
         self.setWidget(body)
         self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
 
@@ -146,6 +151,7 @@ class PlacementPage(QScrollArea):
         controller.outlook_changed.connect(self._show_outlook)
         controller.previewed.connect(self._show_preview)
         controller.model_missing.connect(self._show_missing)
+        self.empty.pressed.connect(self.library_requested)
         self.machine.activated.connect(lambda: controller.set_machine(self.machine.currentData()))
         self.budget.changed.connect(controller.set_budget)
         self.budget.settled.connect(controller.apply)
@@ -179,10 +185,15 @@ class PlacementPage(QScrollArea):
             card.hide()
         for part in (self.simulated, self.subtitle, self.machine, self.machine_label, self.export):
             part.hide()
+        self.notice.setVisible(bool(reason))
+        self.empty.setVisible(not reason)
+        if reason:
+            self.notice.show_words(reason)
+            return
         words = tr(
             "Load a model, and this page shows where each of its tensors and experts lies and what memory would buy."
         )
-        self.notice.show_words(reason or words)
+        self.empty.show_words(tr("No model is loaded"), words, tr("Open the library"))
 
     def _show_outlook(self) -> None:
         answer = self._controller.answer
@@ -191,6 +202,7 @@ class PlacementPage(QScrollArea):
         info = self._models.info
         outlook, machine = answer.outlook, answer.machine
         self.notice.hide()
+        self.empty.hide()
         for part in (*self._cards, self.machine, self.export):
             part.show()
         self.machine_label.setVisible(self.viewport().width() >= NARROW)

@@ -60,7 +60,7 @@
       <translation>这是{0}，本身不是模型。</translation>
     </message>
     <message>
-      <source>About {} tokens/s are predicted from rates {}.</source>
+      <source>About {} tok/s are predicted from rates {}.</source>
       <translation>依据{1}的速率，预测约为 {0} 词元/秒。</translation>
     </message>
     <message>
@@ -696,7 +696,7 @@
       <translation>离线模式已开启，因此没有访问网络。</translation>
     </message>
     <message>
-      <source>One GiB more {}would give {} instead of {} tokens/s.</source>
+      <source>One GiB more {}would give {} instead of {} tok/s.</source>
       <translation>{0}再多 1 GiB，速度将由 {2} 提升到 {1} 词元/秒。</translation>
     </message>
     <message>
@@ -1512,8 +1512,8 @@
       <translation>消息的内容不是文本</translation>
     </message>
     <message>
-      <source>a quantisation of at most {} of this file's size</source>
-      <translation>不超过该文件大小 {0} 的量化版本</translation>
+      <source>a quantisation of at most {} % of this file's size</source>
+      <translation>不超过该文件大小 {0} % 的量化版本</translation>
     </message>
     <message>
       <source>a string</source>
@@ -2412,8 +2412,8 @@
       <translation>权重 {0}；缓存另计。</translation>
     </message>
     <message>
-      <source>{} of {} experts in slots, holding those used last: {} of uses</source>
-      <translation>{1} 个专家中有 {0} 个在槽位中，保存最近使用的：占使用的 {2}</translation>
+      <source>{} of {} experts in slots, holding those used last: {} % of uses</source>
+      <translation>{1} 个专家中有 {0} 个在槽位中，保存最近使用的：占使用的 {2} %</translation>
     </message>
     <message>
       <source>{} on the GPU, {} in RAM.</source>

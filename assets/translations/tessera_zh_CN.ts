@@ -9,7 +9,7 @@
     </message>
     <message>
       <source>1 download, {percent} %, {speed}/s</source>
-      <translation>1 个下载，{percent}%，{speed}/s</translation>
+      <translation>1 个下载，{percent} %，{speed}/s</translation>
     </message>
     <message>
       <source>A PEM file, for companies whose proxy signs its own certificates.</source>
@@ -456,6 +456,10 @@
       <translation>发现</translation>
     </message>
     <message>
+      <source>Discover models</source>
+      <translation>发现模型</translation>
+    </message>
+    <message>
       <source>Disk</source>
       <translation>磁盘</translation>
     </message>
@@ -606,6 +610,10 @@
     <message>
       <source>File names, addresses and access tokens are taken out</source>
       <translation>文件名、地址和访问令牌会被去掉</translation>
+    </message>
+    <message>
+      <source>Find one under Discover, or drop a .gguf file here.</source>
+      <translation>请在“发现”中查找，或将 .gguf 文件拖到这里。</translation>
     </message>
     <message>
       <source>Fold</source>
@@ -1012,6 +1020,10 @@
       <translation>将预算降到 {size}</translation>
     </message>
     <message>
+      <source>MMMM yyyy</source>
+      <translation>yyyy年M月</translation>
+    </message>
+    <message>
       <source>Make room, and the answer goes on.</source>
       <translation>腾出空间后，回答会继续。</translation>
     </message>
@@ -1184,6 +1196,10 @@
       <translation>没有给出回答。</translation>
     </message>
     <message>
+      <source>No model is loaded</source>
+      <translation>尚未加载模型</translation>
+    </message>
+    <message>
       <source>No model is loaded, so nobody can answer.</source>
       <translation>没有加载模型，无法回答。</translation>
     </message>
@@ -1194,6 +1210,10 @@
     <message>
       <source>No models in the models folder yet</source>
       <translation>模型文件夹中还没有模型</translation>
+    </message>
+    <message>
+      <source>No models yet</source>
+      <translation>还没有模型</translation>
     </message>
     <message>
       <source>No setting has these words.</source>
@@ -1310,6 +1330,10 @@
     <message>
       <source>Open the folder</source>
       <translation>打开文件夹</translation>
+    </message>
+    <message>
+      <source>Open the library</source>
+      <translation>打开模型库</translation>
     </message>
     <message>
       <source>Open this address in your browser?</source>
@@ -2020,10 +2044,6 @@
       <translation>此系统没有可用的 NVIDIA 显卡。</translation>
     </message>
     <message>
-      <source>There are no models here yet. Find one under Discover, or drop a .gguf file here.</source>
-      <translation>这里还没有模型。请在“发现”中查找，或将 .gguf 文件拖到这里。</translation>
-    </message>
-    <message>
       <source>There is no GGUF model in this repository.</source>
       <translation>此仓库中没有 GGUF 模型。</translation>
     </message>
@@ -2452,6 +2472,10 @@
       <translation>模拟设备</translation>
     </message>
     <message>
+      <source>en</source>
+      <translation>zh_CN</translation>
+    </message>
+    <message>
       <source>ended at the token limit</source>
       <translation>达到词元上限</translation>
     </message>
@@ -2700,12 +2724,12 @@
       <translation>昨天</translation>
     </message>
     <message>
-      <source>{count} bytes</source>
-      <translation>{count} 字节</translation>
-    </message>
-    <message>
       <source>{billions} billion parameters</source>
       <translation>{billions}B 个参数</translation>
+    </message>
+    <message>
+      <source>{count} bytes</source>
+      <translation>{count} 字节</translation>
     </message>
     <message>
       <source>{count} characters</source>
@@ -2717,7 +2741,7 @@
     </message>
     <message>
       <source>{count} downloads, {percent} %, {speed}/s</source>
-      <translation>{count} 个下载，{percent}%，{speed}/s</translation>
+      <translation>{count} 个下载，{percent} %，{speed}/s</translation>
     </message>
     <message>
       <source>{count} experts per layer</source>
@@ -2872,11 +2896,7 @@
       <translation>{speed} 词元/秒</translation>
     </message>
     <message>
-      <source>{speed} tokens/s</source>
-      <translation>{speed} 词元/秒</translation>
-    </message>
-    <message>
-      <source>{speed} tokens/s, {predicted} predicted</source>
+      <source>{speed} tok/s, {predicted} predicted</source>
       <translation>{speed} 词元/秒，预测 {predicted}</translation>
     </message>
     <message>

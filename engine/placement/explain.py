@@ -44,7 +44,7 @@ def expert_reason(bank: ExpertBank, slots: int, hit_rates: npt.NDArray[np.float6
         return f"all {bank.count} experts in RAM: no slots"
     if slots == bank.count:
         return f"all {bank.count} experts on the GPU"
-    return f"{slots} of {bank.count} experts in slots, holding those used last: {hit_rates[slots]:.0%} of uses"
+    return f"{slots} of {bank.count} experts in slots, holding those used last: {100 * hit_rates[slots]:.0f} % of uses"
 
 
 def notes(planner: Planner, choice: Choice, limit: int, budget: Budget) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def next_gib(planner: Planner, choice: Choice, limit: int) -> str:
     card = "on a larger card " if limit + GiB > recommended_budget(planner.hardware).gpu_bytes else ""
     now = 1 / planner.times.seconds(choice, decode=True)
     more = 1 / planner.times.seconds(planner.choose(limit + GiB), decode=True)
-    return f"One GiB more {card}would give {more:.1f} instead of {now:.1f} tokens/s."
+    return f"One GiB more {card}would give {more:.1f} instead of {now:.1f} tok/s."
 
 
 def check_ram(plan: PlacementPlan, shape: ModelShape, work: Workload, limit: int) -> None:
@@ -87,7 +87,7 @@ def check_ram(plan: PlacementPlan, shape: ModelShape, work: Workload, limit: int
     if plan.ram.weights + plan.ram.experts > short:
         share = 1 - short / (plan.weight_bytes or 1)
         if share > 0.2:
-            remedies.append(f"a quantisation of at most {share:.0%} of this file's size")
+            remedies.append(f"a quantisation of at most {100 * share:.0f} % of this file's size")
     raise does_not_fit(shape.name, plan.ram.total, limit, remedies)
 
 

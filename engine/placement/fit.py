@@ -54,7 +54,7 @@ def _verdict(plan: PlacementPlan, planner: Planner, tokens: int, freed: int, all
     if plan.uses_gpu:
         parts.append(f"{gib(plan.gpu.total)} on the GPU, {gib(plan.ram.total)} in RAM.")
     source = "measured here" if planner.hardware.source == "measured" else "partly from datasheets"
-    parts.append(f"About {speed:.1f} tokens/s are predicted from rates {source}.")
+    parts.append(f"About {speed:.1f} tok/s are predicted from rates {source}.")
     if freed and kind is not FitKind.GPU:
         more = planner.plan(Budget(allowed.gpu_bytes + freed, allowed.ram_bytes)).predicted.decode
         parts.append(f"Unloading the model that runs now would make that {more:.1f}.")

@@ -222,7 +222,7 @@ def test_groups_by_date():
         "Yesterday",
         "Previous 7 days",
         "Previous 30 days",
-        "2026-01",
+        "January 2026",
     ]
 
 

@@ -115,7 +115,12 @@ def _live_pages(stage: Any) -> Iterator[tuple[str, QWidget]]:
     engine.emit(MigrationProgress(9 * GiB, int(1.3 * GiB), int(3.1 * GiB), 214))
     stage.settle(0.4)
     yield "memory-moving", window
-    error = ErrorInfo("OutOfMemoryError", "The driver gave 8.2 GiB and no more.", "Everything was moved back.")
+    error = ErrorInfo(
+        "DeviceMemoryError",
+        "The driver gave no memory for experts: out of memory.",
+        "Nothing was changed.",
+        "Close other programs that use the GPU, or allow less memory.",
+    )
     engine.emit(PlacementRolledBack(9 * GiB, error, told))
     stage.settle(0.5)
     yield "memory-rolled-back", window

@@ -53,8 +53,8 @@ def test_rows_of_a_conversation():
 def test_prediction_stands_beside_what_was_measured():
     details = {"decode_speed": 25.0, "prefill_speed": 250.0, "predicted_decode": 27.44, "predicted_from": "measured"}
     rows = dict(detail_rows(message("assistant", **details)))
-    assert rows["Decode"] == "25.0 tokens/s, 27.4 predicted"
-    assert rows["Prefill"] == "250 tokens/s"
+    assert rows["Decode"] == "25.0 tok/s, 27.4 predicted"
+    assert rows["Prefill"] == "250 tok/s"
     assert rows["Prediction"] == "Predicted from rates measured on this machine"
 
 

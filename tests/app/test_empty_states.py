@@ -1,0 +1,14 @@
+"""Pages with nothing to show yet: words in the middle, and a button that leads on."""
+
+from PySide6.QtCore import Qt
+
+
+def test_the_memory_page_without_a_model_leads_to_the_library(start, data_folder, qtbot):
+    for path in data_folder.models.iterdir():
+        path.unlink()
+    app = start(wait_for_model=False)
+    app.window.show_page("memory")
+    page = app.window.page("memory")
+    assert page.empty.isVisible() and not page.notice.isVisible() and not page.budget.isVisible()
+    qtbot.mouseClick(page.empty.button, Qt.MouseButton.LeftButton)
+    assert app.window.page("library").isVisible()
