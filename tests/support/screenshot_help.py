@@ -16,13 +16,14 @@ from app.start_error import StartError, failure_box, missing_library
 from app.translation import tr
 from engine.hub.catalogue import read_catalogue
 from engine.hub.recommend import GB, Memories, recommend
+from engine.hub.updates import Release
 from engine.telemetry.doctor import Check, Health
 
 if TYPE_CHECKING:
     from tests.screenshots import Stage
 
 FAILED_STARTS = ("libegl", "xcb-cursor", "old-processor", "no-folder", "newer-data")
-HELP_PAGES = {"first-run", "preferences-help", "doctor", "logs", "gpu-support", "after-crash"} | {
+HELP_PAGES = {"first-run", "preferences-help", "doctor", "logs", "gpu-support", "updates", "after-crash"} | {
     f"start-{name}" for name in FAILED_STARTS
 }
 CHECKS = [
@@ -84,6 +85,11 @@ def help_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     window.show_page("gpu")
     stage.settle(0.2)
     yield "gpu-support", window
+    context.settings.set("update_feed", "https://example.org/tessera/releases.json")
+    window.show_page("updates")
+    window.page("updates")._found(Release("0.2.0", "https://example.org/tessera/0.2.0", is_newer=True))
+    stage.settle(0.2)
+    yield "updates", window
     window.show_page("chat")
     save = Action(tr("Save a report…"), lambda: None, keeps_open=True)
     name = "Qwen3-8B-Q4_K_M.gguf"
