@@ -17,7 +17,11 @@ from tests.support.tiny_models import FAMILIES, MIXES, TinyModel, tiny_model_bui
 Models = Callable[[TinyModel], Path]
 
 VARIANTS = [
-    *(TinyModel(family, mix, kv_heads=TRAITS[family].kv_heads) for family in FAMILIES for mix in ("F32", "all")),
+    *(
+        TinyModel(family, mix, layers=TRAITS[family].least_layers, kv_heads=TRAITS[family].kv_heads)
+        for family in FAMILIES
+        for mix in ("F32", "all")
+    ),
     *(TinyModel(mix=mix, layers=1) for mix in MIXES if mix not in ("F32", "all")),
     TinyModel("llama", tied=True),
     TinyModel("llama", rope_scaling="linear"),
