@@ -203,7 +203,7 @@ def _read(found: Found) -> _Inspection:
             return _Inspection(EntryState.INCOMPLETE, why, _first_facts(found.files[0]), model.quantization)
         with GGUFFile.open(found.files[0]) as file:
             facts, label = model_facts(file.metadata, file.tensors), quantization_name(file)
-            facts = replace(facts, quirks=(*facts.quirks, *_spec_quirks(file, facts)))
+            facts = _judged_by_our_engine(file, facts)
     except IncompleteSplitError as error:
         return _Inspection(EntryState.INCOMPLETE, str(error), None, model.quantization)
     except UnsupportedError as error:
@@ -219,14 +219,14 @@ def _read(found: Found) -> _Inspection:
     return _Inspection(EntryState.READY, "", facts, model.quantization or label)
 
 
-def _spec_quirks(file: GGUFFile, facts: ModelFacts) -> tuple[str, ...]:
-    """What our own engine finds odd about the model, or why it leaves it to the compatibility engine."""
+def _judged_by_our_engine(file: GGUFFile, facts: ModelFacts) -> ModelFacts:
+    """With what our own engine finds odd about the model, or why it leaves it to the compatibility engine."""
     if not facts.native or facts.kind != "model":
-        return ()
+        return facts
     try:
-        return load_spec(file).warnings
+        return replace(facts, quirks=(*facts.quirks, *load_spec(file).warnings))
     except EngineError as error:
-        return (f"Left to the compatibility engine: {error.cause}",)
+        return replace(facts, native=False, quirks=(*facts.quirks, f"Left to the compatibility engine: {error.cause}"))
 
 
 def _first_facts(path: Path) -> ModelFacts | None:

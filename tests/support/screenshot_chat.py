@@ -49,7 +49,7 @@ def chat_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     engine.begin(request)
     for word in THINKING.split(" "):
         engine.emit(TokenEvent(request.request_id, word + " "))
-    stage.settle(0.3)
+    stage.settle(0.8)  # the figures below follow every quarter of a second
     yield "chat-thinking", window
     session.stop()
     stage.settle(0.3)
@@ -71,7 +71,7 @@ def chat_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
         session.new()
         engine.answer = answer
         session.send(question)
-        stage.settle(0.6)
+        stage.settle(4.0 if name == "chat-formulas" else 0.6)  # the first ones take long to typeset
         window.chat_page.transcript.verticalScrollBar().setValue(0)
         stage.settle(0.1)
         yield name, window

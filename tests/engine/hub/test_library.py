@@ -193,6 +193,7 @@ def test_what_our_engine_thinks_of_a_model_is_a_quirk(
     (models / "whole-F32.gguf").symlink_to(tiny_models(TinyModel("llama")))
     half, whole = library.entries()
     assert half.facts is not None and "compatibility engine" in half.facts.quirks[0]
+    assert not half.facts.native
     assert whole.facts is not None and not any("compatibility" in quirk for quirk in whole.facts.quirks)
 
 
