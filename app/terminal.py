@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from app.answer_line import facts_line
+from engine.hub.names import proper_name
 from engine.messages import (
     Abort,
     ChatMessage,
@@ -82,7 +83,8 @@ class Terminal:
                 case ModelLoaded(info=info, seconds=seconds):
                     self._info = info
                     beside = f" and {info.device}" if info.device else ""
-                    self._say(f"{info.name} {info.quantization}, {info.engine} engine on CPU{beside}, {seconds:.1f} s")
+                    name = proper_name(Path(info.path).name, info.file_bytes) or info.name  # as in the window
+                    self._say(f"{name} {info.quantization}, {info.engine} engine on CPU{beside}, {seconds:.1f} s")
                     for warning in info.warnings:
                         self._say(warning)
                     return True

@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
         _check(options)
         device = parse_device(options.device)
     except EngineError as error:
-        print(error, file=sys.stderr)
+        print(f"Error: {error}", file=sys.stderr)
         return 1
     load = LoadOptions(
         options.context,

@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         description = describe(options.file)
     except EngineError as error:
-        print(error, file=sys.stderr)
+        print(f"Error: {error}", file=sys.stderr)
         return 1
     print(to_json(description) if options.json else to_text(description))
     return 0

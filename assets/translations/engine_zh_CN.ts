@@ -628,8 +628,8 @@
       <translation>无法将跟踪写入 {0}：{1}。</translation>
     </message>
     <message>
-      <source>No {} named {} is in the catalogue.</source>
-      <translation>目录中没有名为 {1} 的 {0}。</translation>
+      <source>No {} named “{}” is in the catalogue.</source>
+      <translation>目录中没有名为“{1}”的 {0}。</translation>
     </message>
     <message>
       <source>Not a model</source>
@@ -1470,6 +1470,10 @@
     <message>
       <source>Write it as 256MiB or 6GiB.</source>
       <translation>请写成 256MiB 或 6GiB 的形式。</translation>
+    </message>
+    <message>
+      <source>Write it as “{}” is written.</source>
+      <translation>请按“{0}”的写法填写。</translation>
     </message>
     <message>
       <source>Write it with fewer optional or repeated parts that begin alike.</source>

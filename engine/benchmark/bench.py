@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         report = Benchmark.of(args).run(quiet=args.json)
     except EngineError as error:
-        print(error, file=sys.stderr)
+        print(f"Error: {error}", file=sys.stderr)
         return 1
     print(json.dumps(report, indent=2) if args.json else render(report))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import FileError, FormatError
@@ -42,6 +43,20 @@ class FileChangedError(FileError):
 def display_name(path: str | os.PathLike[str]) -> str:
     """The file's name, fit for printing whatever bytes it holds."""
     return (Path(path).name or os.fspath(path) or "“”").encode("utf-8", "replace").decode()
+
+
+def full_name(path: str | os.PathLike[str]) -> str:
+    """The whole path, fit for printing, where the name alone would not say where it was looked for."""
+    whole = Path(path)
+    with suppress(OSError):  # the current folder may be gone
+        whole = whole.absolute()
+    return str(whole).encode("utf-8", "replace").decode()
+
+
+def first_bytes(raw: bytes) -> str:
+    """What a file begins with: as text where it is printable ASCII, else in hexadecimal."""
+    text = raw.decode("latin-1")
+    return f"“{text}”" if text.isascii() and text.isprintable() else f"0x{raw.hex()}"
 
 
 def shown(raw: bytes) -> str:

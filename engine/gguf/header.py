@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import FileError, UnsupportedError
-from engine.gguf.errors import TruncatedFileError, display_name, malformed, shown
+from engine.gguf.errors import TruncatedFileError, display_name, first_bytes, malformed, shown
 from engine.gguf.metadata import SCALAR_BYTES, Entry, Metadata, ValueType
 from engine.gguf.quant_types import known_type
 from engine.gguf.tensors import TensorInfo
@@ -152,7 +152,7 @@ def _read_version(cursor: _Cursor) -> int:
     magic = bytes(cursor.buffer[begin : begin + 4])
     if magic != b"GGUF" and not (len(magic) < 4 and b"GGUF".startswith(magic)):
         guess = _OTHER_FILES.get(magic)
-        what = f"it seems to be {guess}" if guess else f"it begins with {magic!r}"
+        what = f"it seems to be {guess}" if guess else f"it begins with {first_bytes(magic)}"
         raise malformed(cursor.path, f"not a GGUF file, {what}", "Choose a file that ends in .gguf.")
     if len(magic) < 4:
         cursor.require(1, "the magic number")

@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 
 from engine.errors import FileError
-from engine.gguf.errors import FileChangedError, display_name
+from engine.gguf.errors import FileChangedError, display_name, full_name
 from engine.gguf.header import Header, parse_header
 from kernels import _cpu
 
@@ -107,7 +107,9 @@ def _open_regular(path: Path) -> int:
     try:
         fd = os.open(path, flags)
     except FileNotFoundError:
-        raise FileError(f"{name} is not there.", remedy="Check the path, or download the model again.") from None
+        raise FileError(
+            f"{full_name(path)} is not there.", remedy="Check the path, or download the model again."
+        ) from None
     except PermissionError:
         if path.is_dir():  # Windows
             raise _not_a_file(name) from None

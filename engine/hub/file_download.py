@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 
 from engine.errors import FileError
+from engine.gguf.errors import first_bytes
 from engine.hub.connection import Connection, stoppable, translate
 from engine.hub.errors import (
     HubError,
@@ -201,8 +202,7 @@ class _Dribble:
 
 def _check_magic(block: bytes) -> None:
     if not block.startswith(MAGIC):
-        shown = bytes(block[:4])
-        raise ProtocolError(f"What came is no GGUF file (it begins with {shown!r}).")
+        raise ProtocolError(f"What came is no GGUF file (it begins with {first_bytes(bytes(block[:4]))}).")
 
 
 def _sha256(file: Path, stop: threading.Event) -> str:

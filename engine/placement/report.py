@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         report = make_report(args)
     except EngineError as error:
-        print(error, file=sys.stderr)
+        print(f"Error: {error}", file=sys.stderr)
         return 1
     print(json.dumps(as_json(report), indent=1) if args.json else as_text(report))
     return 0

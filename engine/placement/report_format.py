@@ -12,7 +12,7 @@ from engine.placement.explain import gib
 from engine.placement.hardware.load import QUIET
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device
-from engine.placement.plan import MemoryUse, Placed, PlacedExperts, PlacementPlan
+from engine.placement.plan import MemoryUse, Placed, PlacedExperts, PlacementPlan, Speeds
 from engine.placement.rivals import Rival
 from engine.placement.shape import ModelShape
 from engine.placement.simulator import Simulation
@@ -35,20 +35,22 @@ class PlanReport:
 
 def as_text(report: PlanReport) -> str:
     plan, hardware, speeds = report.plan, report.hardware, report.simulation.speeds
+    with_gpu = hardware.gpu is not None
     lines = [
         f"{report.shape.name}: {gib(report.shape.weight_bytes)} of weights, context {report.work.context}",
         f"on {hardware.label}, {gib(hardware.cpu.memory_bytes)} of RAM ({_rates(report)})",
         *_engine_lines(report.shape),
         "",
-        *_memory_lines(plan),
+        *_memory_lines(plan, with_gpu),
         "",
         *_placement_lines(plan),
         "",
-        f"{f'tokens/s at depth {report.work.depth}':54} {'decode':>8} {'prefill':>8} {'GPU':>9}",
-        _speed_line(_system(report.shape), speeds.decode, speeds.prefill, plan.gpu.total),
+        f"{f'tokens/s at depth {report.work.depth}':54} {'decode':>8} {'prefill':>8}"
+        + (f" {'GPU':>9}" if with_gpu else ""),
+        _speed_line(_system(report.shape), speeds, plan.gpu.total if with_gpu else None),
     ]
     lines += [
-        _speed_line(f"{r.strategy}, {r.setting} (simulated)", r.speeds.decode, r.speeds.prefill, r.gpu_bytes)
+        _speed_line(f"{r.strategy}, {r.setting} (simulated)", r.speeds, r.gpu_bytes if with_gpu else None)
         for r in report.rivals
     ]
     lines += ["", *_curve_lines(report)]
@@ -82,9 +84,9 @@ def _engine_lines(shape: ModelShape) -> list[str]:
     ]
 
 
-def _memory_lines(plan: PlacementPlan) -> list[str]:
+def _memory_lines(plan: PlacementPlan, with_gpu: bool) -> list[str]:
     lines = [f"{'':4} {'weights':>10} {'experts':>10} {'KV, state':>10} {'overhead':>10} {'total':>10}"]
-    for name, use in (("GPU", plan.gpu), ("RAM", plan.ram)):
+    for name, use in ((("GPU", plan.gpu),) if with_gpu else ()) + (("RAM", plan.ram),):
         sizes = (use.weights, use.experts, use.state, use.overhead, use.total)
         lines.append(f"{name:4} " + " ".join(f"{gib(size):>10}" for size in sizes))
     return lines
@@ -114,8 +116,10 @@ def _ranges(layers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in pieces)
 
 
-def _speed_line(name: str, decode: float, prefill: float, gpu_bytes: int) -> str:
-    return f"{name:54} {decode:8.1f} {prefill:8.0f} {gib(gpu_bytes):>9}"
+def _speed_line(name: str, speeds: Speeds, gpu_bytes: int | None) -> str:
+    """`gpu_bytes`: None for a machine without a GPU, which has no such column."""
+    line = f"{name:54} {speeds.decode:8.1f} {speeds.prefill:8.0f}"
+    return line if gpu_bytes is None else f"{line} {gib(gpu_bytes):>9}"
 
 
 def _curve_lines(report: PlanReport) -> list[str]:

@@ -40,6 +40,7 @@ def test_quiet_is_the_answer_alone(starter_model):
     assert quiet.stderr == ""
     loud = run(*question, "--threads", "1")
     assert loud.stdout == quiet.stdout
+    assert "SmolLM2 135M Instruct" in loud.stderr  # named as in the window
     for fact in ("native engine", "prefill", "decode", "first token"):
         assert fact in loud.stderr
 

@@ -137,9 +137,10 @@ def _find(name: str, entries: dict[str, Entry], what: str) -> Entry:
     if exact or len(partial) == 1:
         return (exact or partial)[0]
     close = [key for key in entries if wanted and wanted in plain(key)]
-    close = close or get_close_matches(name, list(entries), 3, 0.4) or list(entries)[:6]
+    close = close or get_close_matches(name, list(entries), 3, 0.6)
     raise UnknownDeviceError(
-        f"No {what} named {name!r} is in the catalogue.", remedy=f"Did you mean: {', '.join(close)}?"
+        f"No {what} named “{name}” is in the catalogue.",
+        remedy=f"Did you mean: {', '.join(close)}?" if close else f"Write it as “{next(iter(entries))}” is written.",
     )
 
 

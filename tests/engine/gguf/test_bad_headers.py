@@ -152,7 +152,8 @@ def test_more_than_four_billion_dimensions(tmp_path: Path) -> None:
         (b"<!DOCTYPE html><html>", "a web page"),
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
         (b"ggjt" + bytes(40), "an old GGML file"),
-        (b"\0\1\2\3" + bytes(40), r"begins with b'\\x00\\x01\\x02\\x03'"),
+        (b"\0\1\2\3" + bytes(40), "begins with 0x00010203"),
+        (b"# Te" + bytes(40), "begins with “# Te”"),
     ],
 )
 def test_other_files(tmp_path: Path, content: bytes, message: str) -> None:

@@ -54,7 +54,9 @@ def test_the_command_is_wired(starter_model: Path, capsys: pytest.CaptureFixture
     from app.__main__ import main
 
     assert main(["plan", str(starter_model), "--cpu", "5800X", "--gpu", "none"]) == 0
-    assert "Tessera" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Tessera" in out
+    assert "GPU  " not in out and "      GPU" not in out  # neither row nor column of nothing
 
 
 def test_the_tables_of_a_mixture_of_experts() -> None:
@@ -127,13 +129,14 @@ def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureF
     ("arguments", "said"),
     [
         (["/nowhere/model.gguf"], "There is no file"),
-        (["MODEL", "--cpu", "Core i9-99999"], "Did you mean"),
+        (["MODEL", "--cpu", "Core i9-99999"], "Error: No CPU named “Core i9-99999” is in the catalogue. Did you mean"),
+        (["MODEL", "--cpu", "5800X", "--gpu", "nonsense"], "catalogue. Write it as “"),
         (["MODEL", "--cpu", "5800X", "--gpu", "GTX 10"], "No GPU named"),
         (["MODEL", "--cpu", "5800X", "--ram", "2GiB"], "are missing"),
         (["MODEL", "--cpu", "5800X", "--context", "0"], "at least one token"),
         (["MODEL", "--cpu", "5800X", "--device", "emulated"], "--device for this one"),
         (["MODEL", "--cpu", "5800X", "--measure"], "Leave --measure out"),
-        (["MODEL", "--cpu", "5800X", "--threads", "4"], "Leave --threads out"),
+        (["MODEL", "--cpu", "5800X", "--threads", "1"], "Leave --threads out"),
         (["MODEL", "--device", "emulated:1GiB", "--budget", "2GiB"], "Leave --budget out"),
         (["MODEL", "--device", "cpu:4GiB"], "no memory of its own"),
         (["MODEL", "--cpu", "5800X", "--ram", "0"], "0.0 GiB may be used"),
@@ -142,7 +145,7 @@ def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureF
         (["MODEL", "--cpu", "5800X", "--gpu", ""], "No GPU named"),
         (["MODEL", "--cpu", "5800X", "--prompt", "4097"], "does not fit into a context of 4,096"),
         (["MODEL", "--device", "emulated", "--measure"], "Leave --measure out"),
-        (["MODEL", "--device", "emulated:1GiB", "--threads", "2"], "Leave --threads out"),
+        (["MODEL", "--device", "emulated:1GiB", "--threads", "1"], "Leave --threads out"),
         (["MODEL", "--cpu", "5800X", "--gpu", "none", "--budget", "2GiB"], "this plan has none"),
     ],
 )
