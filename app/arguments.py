@@ -21,7 +21,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = top.parse_args(arguments)
     if options.command is not None and options.open is not None:
         top.error(f"--open is for the window; {options.command} takes its model by itself")
-    if options.command not in (None, "plan") and options.data_dir is not None:
+    if options.command not in (None, "plan", "doctor") and options.data_dir is not None:
         top.error(f"--data-dir is for the window; {options.command} keeps nothing there")
     return options
 
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tessera", description="Run language models larger than your graphics card. Without a command: the window."
     )
-    top.add_argument("--data-dir", type=Path, metavar="DIR", help="keep conversations and settings here")
+    top.add_argument("--data-dir", type=Path, metavar="DIR", help="keep conversations and settings here; doctor checks it, plan keeps rates in it")
     top.add_argument("--open", type=Path, metavar="FILE", help="open the window with this model; FILE alone does too")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     _chat(commands.add_parser("chat", help="answer in the terminal"))

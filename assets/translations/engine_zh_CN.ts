@@ -264,6 +264,10 @@
       <translation>请选择其他文件。</translation>
     </message>
     <message>
+      <source>Choose another folder, or change its permissions.</source>
+      <translation>请选择其他文件夹，或更改其权限。</translation>
+    </message>
+    <message>
       <source>Choose another models folder.</source>
       <translation>请选择其他模型文件夹。</translation>
     </message>
@@ -326,6 +330,10 @@
     <message>
       <source>Cut into {} pieces by another program. They are no GGUF files before they are joined; look for a repository with files named …-00001-of-… instead.</source>
       <translation>被其他程序切成了 {0} 块。合并之前它们不是 GGUF 文件；请寻找文件名形如 …-00001-of-… 的仓库。</translation>
+    </message>
+    <message>
+      <source>Data folder</source>
+      <translation>数据文件夹</translation>
     </message>
     <message>
       <source>Delete or rename the one that is there.</source>
@@ -1054,6 +1062,10 @@
     <message>
       <source>The file was left untouched.</source>
       <translation>该文件未被改动。</translation>
+    </message>
+    <message>
+      <source>The folder {} cannot be used: {}.</source>
+      <translation>无法使用文件夹 {0}：{1}。</translation>
     </message>
     <message>
       <source>The grammar allows no further token, and this vocabulary cannot end the answer here.</source>

@@ -7,7 +7,9 @@ import importlib.util
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -50,6 +52,22 @@ def run_checks(models_folder: Path, *, has_display: bool) -> list[Check]:
     for check in (_cpu, _kernels, _memory, _gpus, disk, _python, _packages, display):
         checks.extend(_guarded(check))
     return checks
+
+
+def check_data_folder(folder: Path) -> Check:
+    """Whether files can be written in `folder`, made for the check where it is missing; nothing of it stays."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return Check("Data folder", Health.GOOD, str(folder))
+    except OSError as error:
+        found = f"The folder {folder} cannot be used: {error.strerror or error}."
+        return Check("Data folder", Health.BROKEN, found, "Choose another folder, or change its permissions.")
+    finally:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
 
 
 def _guarded(check: Callable[[], Iterator[Check]]) -> list[Check]:

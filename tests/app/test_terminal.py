@@ -105,7 +105,7 @@ def test_options_that_would_have_no_effect_are_refused(options, reason, capsys):
     [
         (["--open", "a.gguf", "chat", "b.gguf", "Hello"], "--open is for the window"),
         (["--data-dir", "folder", "chat", "b.gguf", "Hello"], "--data-dir is for the window"),
-        (["--data-dir", "folder", "doctor"], "--data-dir is for the window"),
+        (["--data-dir", "folder", "info", "b.gguf"], "--data-dir is for the window"),
     ],
 )
 def test_the_windows_options_are_refused_beside_commands(arguments, reason, capsys):

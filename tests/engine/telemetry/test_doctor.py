@@ -47,3 +47,25 @@ def test_a_failing_check_is_reported_not_raised(tmp_path: Path, monkeypatch: pyt
 
 def test_no_display_is_limited(tmp_path: Path) -> None:
     assert by_name(run_checks(tmp_path, has_display=False))["Display"].health is Health.LIMITED
+
+
+def test_a_data_folder_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+    check = doctor.check_data_folder(tmp_path / "a" / "b")
+    assert (check.health, check.found) == (Health.GOOD, str(tmp_path / "a" / "b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_data_folder_that_cannot_be_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    check = doctor.check_data_folder(tmp_path / "file" / "data")
+    assert check.health is Health.BROKEN
+    assert str(tmp_path / "file" / "data") in check.found
+    assert check.remedy
+
+
+def test_the_doctor_looks_at_the_folder_that_was_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from app.__main__ import main
+
+    (tmp_path / "file").write_text("in the way")
+    assert main(["--data-dir", str(tmp_path / "file"), "doctor"]) == 1
+    assert "!!  Data folder" in capsys.readouterr().out
