@@ -53,6 +53,7 @@ class BudgetControl:
         self._next: tuple[int, float] | None = None  # the budget asked for meanwhile
         self._pace = self._pace_of(self._plan, 0.0)
         self.replans = 0
+        self._pace_factors: dict[str, float] = {}  # of each lane, over all corrections
         self._last_measured: float | None = None  # decode speed of this placement before its times were cleared
 
     @classmethod
@@ -125,10 +126,14 @@ class BudgetControl:
             self.advance()
 
     def _watch(self) -> None:
+        if not self.executor.device.keeps_rates:
+            return
         factors = self._pace.correction(self.executor.times.latest, self.executor.times.decoding)
         if factors is None:
             return
         began = time.perf_counter()
+        for lane, factor in factors.items():
+            self._pace_factors[lane] = self._pace_factors.get(lane, 1.0) * factor
         old, budget = self.planner, self.executor.device.memory.limit
         self.planner = self._planner(corrected(old.hardware, factors), old.times.heat, old.pins)
         plan = self.planner.plan(Budget(budget, self.ram_bytes))
@@ -217,6 +222,7 @@ class BudgetControl:
             measured_decode=self._measured(),
             notes=(*plan.notes, *executor.device.notes),
             pins=self.planner.pins.all,
+            pace=tuple(sorted(self._pace_factors.items())),
         )
 
     def _banks(self) -> tuple[BankResidency, ...]:

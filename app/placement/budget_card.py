@@ -19,10 +19,11 @@ from PySide6.QtWidgets import (
 
 from app.placement.budget_slider import BudgetSlider
 from app.placement.figures import Figure
+from app.placement.page_words import pace_words
 from app.placement.placement_controller import Answer
 from app.placement.words import gib, not_known, percent, speed
 from app.theme.theme import Theme
-from app.translation import engine_text, tr
+from app.translation import engine_text, sentences, tr
 from engine.messages import GenerationStats
 
 GiB, MiB = 1 << 30, 1 << 20
@@ -286,4 +287,4 @@ def _advice(answer: Answer) -> str:
     plan = answer.preview.plan
     if plan is None or not plan.notes or answer.outlook.hardware.gpu is None:
         return ""
-    return engine_text(plan.notes[-1])
+    return sentences(pace_words(answer), engine_text(plan.notes[-1]))

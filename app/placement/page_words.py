@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from app.placement.placement_controller import Answer
-from app.translation import engine_text, tr
+from app.translation import engine_text, sentences, tr
 from engine.placement.hardware.load import QUIET
 from engine.placement.heat import RecordedHeat
 from engine.placement.plan import PlacementPlan
+
+_AS_PLANNED = 1.15  # times as long, or as fast
 
 
 def subtitle(name: str, answer: Answer) -> str:
@@ -30,3 +32,20 @@ def plan_hint(plan: PlacementPlan, recorded: RecordedHeat | None) -> str:
     if any(0 < experts.slots < experts.bank.count and not experts.resident for experts in plan.experts):
         return tr("A layer's first cells stand for its slots on the GPU: whichever experts were used last fill them.")
     return ""
+
+
+def pace_words(answer: Answer) -> str:
+    """Why what runs was planned anew: a side that is not as fast as its rates say."""
+    if not answer.wish.is_live:
+        return ""
+    words = []
+    for lane, factor in answer.wish.pace:
+        times = f"{factor:,.0f}" if factor >= 10 else f"{factor:.1f}" if factor >= 1 else f"{factor:.2f}"
+        values = {"times": times, "device": tr("the GPU") if lane == "GPU" else tr("the processor")}
+        if factor > _AS_PLANNED:
+            words.append(tr("Measured slower than planned: {device} takes {times} times as long.", **values))
+            if lane == "GPU":
+                words.append(tr("What gains nothing from it then moved to RAM."))
+        elif factor < 1 / _AS_PLANNED:
+            words.append(tr("Measured faster than planned: {device} takes {times} times as long.", **values))
+    return sentences(*words)

@@ -51,11 +51,13 @@ class Wish:
     overhead: int | None = None
     pins: Pins = field(default_factory=Pins)
     rates: int = 0  # how often this machine has been measured
+    pace: tuple[tuple[str, float], ...] = ()  # by which the engine corrected its rates (ResidencySnapshot)
 
     @property
     def ground(self) -> tuple[object, ...]:
         """All but the budget: another ground needs another forecast."""
-        return self.path, self.machine, self.context, self.ram, self.taken, self.device, self.overhead, self.rates
+        where = self.path, self.machine, self.device
+        return *where, self.context, self.ram, self.taken, self.overhead, self.rates, self.pace
 
     @property
     def is_live(self) -> bool:
@@ -202,12 +204,15 @@ class PlacementController(QObject):
         self._seen = seen
 
     def _residency_changed(self) -> None:
-        """The device's own overhead replaces the estimate; the first budget and pins told are those in force."""
+        """The device's own overhead replaces the estimate; the first budget and pins told are those in force.
+        Plans go by the pace that the engine's go by."""
         residency, wish = self.live.residency, self._wish
         if residency is None or wish is None or not wish.device:
             return
         if wish.overhead is None and self.live.overhead:
             self._ask(overhead=self.live.overhead, budget=residency.budget_bytes, pins=Pins(residency.pins))
+        if self._wish is not None and self._wish.pace != residency.pace:
+            self._ask(pace=residency.pace)
 
     def _rolled_back(self, event: PlacementRolledBack) -> None:
         """The pins in force are those of the engine."""
@@ -238,6 +243,7 @@ class PlacementController(QObject):
         """Off the main thread; one at a time, so what it keeps needs no lock."""
         from app.placement.forecast import Forecast
         from engine.placement.costs import Workload
+        from engine.runtime.pace import corrected
 
         if self._own is None or self._own[0] != wish.rates:
             self._own = wish.rates, self.read_machine()
@@ -247,6 +253,8 @@ class PlacementController(QObject):
             depth = min(wish.context, DEPTH)
             work = Workload(context=wish.context, prompt=depth, depth=depth)
             machine = self._machine(wish, self._shape[1], work)
+            if wish.is_live and wish.pace:
+                machine = replace(machine, profile=corrected(machine.profile, dict(wish.pace)))
             overhead = wish.overhead if wish.is_live else None
             shape = self._shape[1]
             forecast = Forecast(

@@ -704,6 +704,10 @@
       <translation>离线模式已开启，因此没有访问网络。</translation>
     </message>
     <message>
+      <source>One GiB more would buy nothing.</source>
+      <translation>再多 1 GiB 不会带来提升。</translation>
+    </message>
+    <message>
       <source>One GiB more {}would give {} instead of {} tok/s.</source>
       <translation>{0}再多 1 GiB，速度将由 {2} 提升到 {1} 词元/秒。</translation>
     </message>
@@ -2382,6 +2386,10 @@
     <message>
       <source>{} may not be written to ({}).</source>
       <translation>不允许写入 {0}（{1}）。</translation>
+    </message>
+    <message>
+      <source>{} more would give {} instead of {} tok/s.</source>
+      <translation>再多 {0}，速度将由 {2} 提升到 {1} 词元/秒。</translation>
     </message>
     <message>
       <source>{} names its pre-tokenizer only "default" (tokenizer.ggml.pre)</source>

@@ -1048,6 +1048,14 @@
       <translation>在 {depth} 个词元的深度测得</translation>
     </message>
     <message>
+      <source>Measured faster than planned: {device} takes {times} times as long.</source>
+      <translation>实测比计划快：{device}用时为计划的 {times} 倍。</translation>
+    </message>
+    <message>
+      <source>Measured slower than planned: {device} takes {times} times as long.</source>
+      <translation>实测比计划慢：{device}用时为计划的 {times} 倍。</translation>
+    </message>
+    <message>
       <source>Measures this machine once: a few seconds of full load. Nothing is sent anywhere.</source>
       <translation>对本机测量一次：满载数秒。不会向任何地方发送内容。</translation>
     </message>
@@ -2304,6 +2312,10 @@
       <translation>与处理器一同计算的设备。自动：可用的 NVIDIA 显卡。模拟设备仅用于试验放置，不会更快。</translation>
     </message>
     <message>
+      <source>What gains nothing from it then moved to RAM.</source>
+      <translation>因此不再能从 GPU 获益的部分已移至内存。</translation>
+    </message>
+    <message>
       <source>What happened, newest at the end. Nothing you write and no answer is in here, and nothing is sent.</source>
       <translation>发生过的事情，最新的在末尾。这里没有您写的内容，也没有回答，并且不会发送任何东西。</translation>
     </message>
@@ -2700,8 +2712,16 @@
       <translation>张量</translation>
     </message>
     <message>
+      <source>the GPU</source>
+      <translation>GPU</translation>
+    </message>
+    <message>
       <source>the plan takes {size}</source>
       <translation>方案占用 {size}</translation>
+    </message>
+    <message>
+      <source>the processor</source>
+      <translation>处理器</translation>
     </message>
     <message>
       <source>today</source>

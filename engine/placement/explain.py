@@ -25,6 +25,7 @@ _ON_GPU = {
     ItemKind.OUTPUT: "used by every token; the GPU reads it faster",
 }
 _MIN_CONTEXT = 512
+_NOTICEABLE = 1.005  # times as fast
 
 
 def item_reason(item: PlacementItem, on_gpu: bool, gpu_in_use: bool, pin: bool | None = None) -> str:
@@ -69,9 +70,16 @@ def next_gib(planner: Planner, choice: Choice, limit: int) -> str:
     """What one GiB more would buy."""
     if choice.uses_gpu and all(choice.on_gpu[1:]) and choice.slots == tuple(b.count for b in planner.banks):
         return "Everything that gains from the GPU is on it; more memory would buy nothing."
-    card = "on a larger card " if limit + GiB > recommended_budget(planner.hardware).gpu_bytes else ""
+    safe = recommended_budget(planner.hardware).gpu_bytes
     now = 1 / planner.times.seconds(choice, decode=True)
     more = 1 / planner.times.seconds(planner.choose(limit + GiB), decode=True)
+    if more < now * _NOTICEABLE:
+        return "One GiB more would buy nothing."
+    if limit < safe < limit + GiB:
+        here = 1 / planner.times.seconds(planner.choose(safe), decode=True)
+        if here * _NOTICEABLE > more:  # no larger card is needed for it
+            return f"{gib(safe - limit)} more would give {here:.1f} instead of {now:.1f} tok/s."
+    card = "on a larger card " if limit + GiB > safe else ""
     return f"One GiB more {card}would give {more:.1f} instead of {now:.1f} tok/s."
 
 

@@ -1,6 +1,7 @@
 """Pace: are steps as fast as planned? If not, by how much each lane is off, so that a new plan can be made.
 
 Another program may take the GPU, or processor cores, or the datasheet's rates may not be this machine's.
+A device that plays another's rates in the time of the CPU (`Device.keeps_rates`) is not judged.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ from engine.messages import (
     UnloadModel,
 )
 from engine.placement.pins import Pin
-from engine.runtime import pace
 from engine.runtime.devices.cuda.find import FoundCard
 from tests.support.tiny_models import TinyModel
 
@@ -83,7 +82,7 @@ def test_budgets_change_while_an_answer_is_written(client: EngineClient, tiny_mo
         events += until(client, TokenEvent)
         client.send(SetBudget(budget))
         residency = None
-        while residency is None or residency.budget_bytes != budget:  # a new plan for the old one may come before
+        while residency is None or residency.budget_bytes != budget:
             events += until(client, PlacementChanged)
             residency = events[-1].residency
         assert residency.used_bytes <= budget
@@ -94,8 +93,7 @@ def test_budgets_change_while_an_answer_is_written(client: EngineClient, tiny_mo
     assert any(isinstance(event, MigrationProgress) for event in events)
 
 
-def test_residency_is_read_back(client: EngineClient, tiny_models: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "FEWEST_STEPS", 1 << 30)  # slow steps would move the model off the device
+def test_residency_is_read_back(client: EngineClient, tiny_models: Write) -> None:
     path = tiny_models(MODEL)
     load(client, path, PLENTY)
     list(client.stream(request("a")))
@@ -109,6 +107,22 @@ def test_residency_is_read_back(client: EngineClient, tiny_models: Write, monkey
     held += sum(bank.slots * bank.expert_bytes for bank in residency.banks)
     assert held <= residency.used_bytes <= residency.budget_bytes
     assert residency.measured_decode is not None and residency.predicted_decode is not None
+
+
+def test_the_time_of_the_cpu_moves_nothing_off_an_emulated_device(
+    client: EngineClient, tiny_models: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps take far longer than those of the card that it plays, which says nothing of a plan for that card."""
+    monkeypatch.setattr("engine.runtime.pace.REPLAN_SHARE", float("inf"))
+    load(client, tiny_models(MODEL), PLENTY)
+    events = list(client.stream(request("slow")))
+    assert not any(isinstance(event, PlacementChanged | MigrationProgress) for event in events)
+    client.send(AskResidency())
+    told = until(client, ResidencyTold)[-1]
+    assert isinstance(told, ResidencyTold) and told.residency is not None
+    assert told.residency.used_bytes > 0 and told.residency.pace == ()
+    assert told.residency.measured_decode is not None and told.residency.predicted_decode is not None
+    assert told.residency.measured_decode < told.residency.predicted_decode / 2
 
 
 def test_a_budget_that_fails_is_rolled_back_with_a_reason(client: EngineClient, tiny_models: Write) -> None:
@@ -193,10 +207,7 @@ def timeline(client: EngineClient) -> TimelineTold:
     return told
 
 
-def test_steps_are_watched_once_they_are_asked_for(
-    client: EngineClient, tiny_models: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pace, "FEWEST_STEPS", 1 << 30)  # slow steps would move the model off the device
+def test_steps_are_watched_once_they_are_asked_for(client: EngineClient, tiny_models: Write) -> None:
     load(client, tiny_models(MODEL), SOME)
     list(client.stream(request("unwatched", 4)))
     assert timeline(client) == TimelineTold()

@@ -88,6 +88,7 @@ class Device(Protocol):
     weights: Stream
     pool: ThreadPool
 
+    keeps_rates: bool  # steps take what its rates say, so that a plan for them can be judged by how long they took
     has_pointer_tables: bool  # programs find experts by tables of their own, so that their ids stay as they are
 
     def new_program(self, tier: str, workspace: Region) -> Program:

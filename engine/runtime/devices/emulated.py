@@ -48,6 +48,7 @@ class EmulatedDevice:
         self.memory = DeviceMemory(limit, granularity)
         self.link = link or LinkRates()
         self.clock: Clock = clock or WallClock()
+        self.keeps_rates = isinstance(self.clock, VirtualClock)  # else it takes the time of the CPU that plays it
         self.pool = ThreadPool(threads)
         self.compute = Stream("compute", self.clock)
         self.activations = Stream("activations", self.clock)

@@ -18,6 +18,7 @@ from engine.messages import (
     SetBudget,
 )
 from engine.runtime.devices.open import emulated_machine
+from engine.runtime.pace import corrected
 from tests.support.residency import residency_of
 from tests.support.scripted_engine import model_info
 from tests.support.shapes import published_shape
@@ -94,6 +95,25 @@ def test_release_sends_the_budget_and_progress_is_shown_until_it_is_in_force(pla
     assert rgb_of(page.map.view, MOVING) not in shown_colors(page.map.view)
     assert page.budget.slider._committed == 8 * GiB
     assert played.app.context.settings["gpu_budget"] == 8 * 1024
+
+
+def test_a_card_slower_than_planned_is_planned_with_and_told(played, qtbot):
+    """The engine corrected its rates and moved the model off the card: the page's plan says the same, and why."""
+    page, placement = played.page, played.app.context.placement
+    before = placement.answer.preview.plan
+    assert before.gpu.total > GiB and "Measured" not in page.budget.next_words.text()
+    off = residency_of(published_shape(SHAPE), corrected(emulated_machine(), {"GPU": 80.0}), 6 * GiB)
+    assert off.used_bytes == 0
+    played.emit(PlacementChanged(replace(off, pace=(("CPU", 1.05), ("GPU", 80.0))), 0.5))
+    qtbot.waitUntil(lambda: placement.answer.wish.pace != ())
+    plan = placement.answer.preview.plan
+    assert plan.gpu.total == 0 and plan.predicted.decode < before.predicted.decode
+    words = page.budget.next_words.text()
+    assert words.startswith("Measured slower than planned: the GPU takes 80 times as long.") and "moved to RAM" in words
+    assert "processor" not in words and "Everything that gains" not in words
+    placement.set_machine("RTX 3060 12GB")
+    qtbot.waitUntil(lambda: placement.answer.wish.machine != "")
+    assert "Measured" not in page.budget.next_words.text()
 
 
 def test_cancel_goes_back_to_the_budget_in_force(played):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.placement.budget import Budget, GiB, MiB, recommended_budget
+from engine.placement.budget import Budget, GiB, MiB, headroom_bytes, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.items import Device, ItemKind
 from engine.placement.plan import Mode, ModelDoesNotFitError
 from engine.placement.planner import KEPT_SPEED, Planner, plan
+from engine.runtime.pace import corrected
 from tests.support.shapes import dense_shape, moe_shape, published_shape
 
 DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=1 << 40)
@@ -178,6 +181,18 @@ def test_the_next_gib_is_priced() -> None:
     made = plan(published_shape("qwen3-30b-a3b-q4_k_m"), DESKTOP, Budget(6 * GiB))
     more = plan(published_shape("qwen3-30b-a3b-q4_k_m"), DESKTOP, Budget(7 * GiB))
     assert f"One GiB more would give {more.predicted.decode:.1f}" in made.notes[-1]
+
+
+def test_no_larger_card_is_praised_for_what_this_one_gives() -> None:
+    """All that gains finds room below the largest safe budget, which is less than one GiB away."""
+    shape, work = dense_shape(), Workload(context=2048)
+    assert DESKTOP.gpu is not None
+    whole = Planner(shape, DESKTOP, work).plan(Budget(8 * GiB)).gpu.total
+    card = replace(DESKTOP, gpu=replace(DESKTOP.gpu, memory_bytes=whole + headroom_bytes(DESKTOP) + (64 << 20)))
+    note = plan(shape, card, Budget(whole - (128 << 20)), work).notes[-1]
+    assert note.startswith("192 MiB more would give ") and "larger card" not in note
+    slow = corrected(DESKTOP, {"GPU": 200.0})
+    assert plan(shape, slow, Budget(whole), work).notes[-1] == "One GiB more would buy nothing."
 
 
 def test_a_small_dense_model_on_the_gpu_whole() -> None:

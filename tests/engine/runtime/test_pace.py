@@ -91,8 +91,15 @@ def test_a_busy_processor_makes_a_new_plan(tiny_models: Write, monkeypatch: pyte
     state = model.new_state()
     decode(40)
     assert decode(20) == 0
+    before = dict(control.snapshot().pace).get("CPU", 1.0)
     slowness[0] = 5.0
     assert 1 <= decode(80) <= 3
     assert decode(40) == 0
+    told = control.snapshot()
+    assert dict(told.pace)["CPU"] > 2 * before
+    again, now = corrected(machine, dict(told.pace)), control.planner.hardware
+    assert again.gpu is not None and now.gpu is not None
+    assert again.cpu.bandwidth == pytest.approx(now.cpu.bandwidth), "told in all, over every correction"
+    assert again.gpu.bandwidth == pytest.approx(now.gpu.bandwidth)
     state.release()
     model.close()

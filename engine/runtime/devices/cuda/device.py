@@ -38,6 +38,7 @@ class CudaDevice:
     Compiled kernels are kept in the folder `cache`. LaunchError where the driver refuses."""
 
     has_pointer_tables = True
+    keeps_rates = True
 
     def __init__(
         self, driver: Driver, cache: Path, facts: CardFacts, limit: int | None = None, headroom: int = 0
