@@ -30,7 +30,9 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tessera", description="Run language models larger than your graphics card. Without a command: the window."
     )
-    top.add_argument("--data-dir", type=Path, metavar="DIR", help="keep conversations and settings here; doctor checks it, plan keeps rates in it")
+    top.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="keep conversations and settings here; doctor checks it"
+    )
     top.add_argument("--open", type=Path, metavar="FILE", help="open the window with this model; FILE alone does too")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     _chat(commands.add_parser("chat", help="answer in the terminal"))
