@@ -377,10 +377,10 @@ def test_loading_and_unloading_keeps_memory_level(client: EngineClient, tiny_mod
         client.unload()
         return process.memory_info().rss
 
-    before = [cycle() for _ in range(4)][-1]
+    before, files = [cycle() for _ in range(4)][-1], len(process.open_files())
     after = [cycle() for _ in range(20)][-1]
     assert after - before < 8 << 20
-    assert len(process.open_files()) < 20
+    assert len(process.open_files()) <= files  # other tests' may be among them
 
 
 def test_unknown_architecture_runs_on_the_compatibility_engine(client: EngineClient, tiny_models: Write) -> None:
