@@ -167,8 +167,9 @@ def test_kernels_that_cannot_be_compiled_leave_their_part(
             raise nvrtc.NvrtcError("refused")
         return b"image"
 
-    monkeypatch.setattr(nvrtc, "load_or_compile", compile_some)
-    made = measure(card, tmp_path)
+    with monkeypatch.context() as patched:  # undone before the card's own patch of the same function is
+        patched.setattr(nvrtc, "load_or_compile", compile_some)
+        made = measure(card, tmp_path)
     assert made.gpu is not None and made.card_measured is not None
     assert [name for name in ALL if name not in made.card_measured] == [gpu_probe.CACHE.name]
     assert {"Q4_K", "F16"} <= set(made.gpu.kernels.points) and "Q8_0" not in made.gpu.kernels.points
