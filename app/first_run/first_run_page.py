@@ -20,6 +20,7 @@ from app.background import Background
 from app.first_run.machine_words import Fact, FirstLook, look
 from app.library.pill import Pill
 from app.theme.theme import Theme
+from app.titled_text import TitledText
 from app.translation import engine_text, sentences, tr
 from engine.hub.recommend import Recommendation, Role
 
@@ -141,16 +142,8 @@ class FirstRunPage(QScrollArea):
     def _model_row(self, one: Recommendation) -> QWidget:
         row = QWidget(self)
         model = one.model
-        title = QLabel(f"{model.title}  ·  {model.gigabytes:.1f} GB", row)
-        title.setObjectName("settingTitle")
-        title.setWordWrap(True)
-        why = QLabel(sentences(_role_words(one.role), engine_text(model.why)), row)
-        why.setObjectName("settingHelp")
-        why.setWordWrap(True)
-        texts = QVBoxLayout()
-        texts.setSpacing(2)
-        texts.addWidget(title)
-        texts.addWidget(why)
+        why = sentences(_role_words(one.role), engine_text(model.why))
+        texts = TitledText(f"{model.title}  ·  {model.gigabytes:.1f} GB", why, row)
         speed = f"{one.speed:.0f}" if one.speed >= 10 else f"{one.speed:.1f}"
         pill = Pill(tr("~{speed} tok/s predicted", speed=speed), "good" if one.role is not Role.ABLE else "quiet", row)
         get = QPushButton(tr("Look at it"), row)

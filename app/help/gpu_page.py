@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QProgressBar, QWidget
 
 from app.background import Background
 from app.help.gpu_install import GpuInstall
 from app.help.help_page import HelpPage
+from app.help.state_card import StateCard
 from app.library.notice import Notice
 from app.model_files import format_bytes
 from app.settings.values import Settings
@@ -40,32 +40,15 @@ class GpuPage(HelpPage):
         if support is None and component is not None:
             support = GpuSupport(component)
         self.install: GpuInstall | None = None
-        card = QFrame(self.body)
-        card.setObjectName("card")
-        self.mark = QLabel(card)
-        self.state = QLabel(card)
-        self.state.setObjectName("settingTitle")
-        self.state.setWordWrap(True)
-        self.detail = QLabel(card)
-        self.detail.setObjectName("settingHelp")
-        self.detail.setWordWrap(True)
-        self.progress = QProgressBar(card)
+        self.card = StateCard(theme, self.body)
+        self.progress = QProgressBar(self.card)
         self.progress.setObjectName("progress")
         self.progress.setTextVisible(False)
         self.progress.setFixedHeight(6)
-        self.button = QPushButton(card)
+        self.card.texts.addWidget(self.progress)
+        self.button = self.card.add_button("", "primary")
         self.button.clicked.connect(self._pressed)
-        texts = QVBoxLayout()
-        texts.setSpacing(4)
-        for widget in (self.state, self.detail, self.progress):
-            texts.addWidget(widget)
-        row = QHBoxLayout(card)
-        row.setContentsMargins(16, 14, 16, 14)
-        row.setSpacing(12)
-        row.addWidget(self.mark)
-        row.addLayout(texts, 1)
-        row.addWidget(self.button)
-        self.column.addWidget(card)
+        self.column.addWidget(self.card)
         self.notice = Notice(self.body)
         self.notice.hide()
         self.column.addWidget(self.notice)
@@ -89,31 +72,25 @@ class GpuPage(HelpPage):
         self.progress.setVisible(install is not None and install.is_running)
         self.button.setVisible(install is not None)
         if install is None:
-            self._say("info", "muted", tr("There are no NVIDIA cards for this system."), "")
+            self.card.say("info", "muted", tr("There are no NVIDIA cards for this system."), "")
             return
         size = format_bytes(install.size)
         if install.is_running:
             self.progress.setRange(0, 1000)
             self.progress.setValue(install.done * 1000 // install.size)
             come = tr("{done} of {size}", done=format_bytes(install.done), size=size)
-            self._say("download", "accent", tr("Downloading and checking…"), install.waiting or come)
+            self.card.say("download", "accent", tr("Downloading and checking…"), install.waiting or come)
             self._offer(tr("Pause"), "secondary")
         elif install.support.is_installed:
-            self._say("check", "accent", tr("GPU support is installed."), str(install.support.folder))
+            self.card.say("check", "accent", tr("GPU support is installed."), str(install.support.folder))
             self._offer(tr("Remove"), "secondary")
         elif install.done:
             come = tr("{done} of {size}", done=format_bytes(install.done), size=size)
-            self._say("pause", "muted", tr("The download was interrupted."), come)
+            self.card.say("pause", "muted", tr("The download was interrupted."), come)
             self._offer(tr("Go on"), "primary")
         else:
-            self._say("info", "muted", tr("GPU support is not installed."), tr("A download of {size}.", size=size))
+            self.card.say("info", "muted", tr("GPU support is not installed."), tr("A download of {size}.", size=size))
             self._offer(tr("Install"), "primary")
-
-    def _say(self, icon: str, color: str, state: str, detail: str) -> None:
-        self.mark.setPixmap(self._theme.icon(icon, color).pixmap(QSize(20, 20), self.devicePixelRatioF()))
-        self.state.setText(state)
-        self.detail.setText(detail)
-        self.detail.setVisible(bool(detail))
 
     def _offer(self, words: str, style: str) -> None:
         self.button.setText(words)

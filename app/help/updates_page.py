@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.help.help_page import HelpPage
+from app.help.state_card import StateCard
 from app.library.notice import Notice
 from app.theme.theme import Theme
 from app.translation import tr
@@ -31,34 +32,15 @@ class UpdatesPage(HelpPage):
         )
         self._updates = updates
         self._version = version
-        self._page = ""
-        card = QFrame(self.body)
-        card.setObjectName("card")
-        self.state = QLabel(card)
-        self.state.setObjectName("settingTitle")
-        self.state.setWordWrap(True)
-        self.detail = QLabel(card)
-        self.detail.setObjectName("settingHelp")
-        self.detail.setWordWrap(True)
-        self.open = QPushButton(tr("Open its page"), card)
-        self.open.setObjectName("primary")
-        self.open.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._page)))
-        self.check = QPushButton(tr("Check now"), card)
-        self.check.setObjectName("secondary")
+        self._release: Release | None = None
+        self.card = StateCard(theme, self.body)
+        self.open = self.card.add_button(tr("Open its page"), "primary")
+        self.open.clicked.connect(self._open)
+        self.check = self.card.add_button(tr("Check now"), "secondary")
         self.check.clicked.connect(self._start)
-        texts = QVBoxLayout()
-        texts.setSpacing(4)
-        texts.addWidget(self.state)
-        texts.addWidget(self.detail)
-        row = QHBoxLayout(card)
-        row.setContentsMargins(16, 14, 16, 14)
-        row.setSpacing(12)
-        row.addLayout(texts, 1)
-        row.addWidget(self.open)
-        row.addWidget(self.check)
         self.notice = Notice(self.body)
         self.notice.hide()
-        self.column.addWidget(card)
+        self.column.addWidget(self.card)
         self.column.addWidget(self.notice)
         self.column.addStretch(1)
         updates.found.connect(self._found)
@@ -66,32 +48,42 @@ class UpdatesPage(HelpPage):
         self.show_state()
 
     def show_state(self) -> None:
-        self.open.hide()
-        self.state.setText(tr("This is Tessera {version}.", version=self._version))
-        if self._updates.feed:
-            self.detail.setText(tr("Asked at {address}.", address=self._updates.feed))
-        else:
-            self.detail.setText(tr("No address for updates is set under Settings, Privacy, so nobody is asked."))
+        release = self._release
+        self.open.setVisible(release is not None and release.is_newer)
         self.check.setEnabled(bool(self._updates.feed) and not self._updates.is_running)
+        icon, color, detail = "info", "muted", tr("Asked at {address}.", address=self._updates.feed)
+        if not self._updates.feed:
+            detail = tr("No address for updates is set under Settings, Privacy, so nobody is asked.")
+        elif release is not None and release.is_newer:
+            icon, color, detail = "download", "accent", tr("Tessera {version} is out.", version=release.version)
+        elif release is not None:
+            icon, color, detail = "check", "accent", tr("There is no newer version.")
+        self.card.say(icon, color, tr("This is Tessera {version}.", version=self._version), detail)
 
     def showEvent(self, event: QShowEvent) -> None:
-        self.show_state()  # the address may have been changed meanwhile
+        self._release = None  # the address may have been changed meanwhile
+        self.show_state()
         super().showEvent(event)
 
     def _start(self) -> None:
         self.notice.hide()
+        self._release = None
         self._updates.start()
         self.show_state()
 
+    def _open(self) -> None:
+        if self._release is not None:
+            QDesktopServices.openUrl(QUrl(self._release.page))
+
     def _found(self, release: Release) -> None:
+        self._release = release
         self.show_state()
-        if release.is_newer:
-            self._page = release.page
-            self.open.show()
-            self.detail.setText(tr("Tessera {version} is out.", version=release.version))
-        else:
-            self.detail.setText(tr("There is no newer version."))
 
     def _failed(self, error: Exception) -> None:
         self.show_state()
         self.notice.show_error(error, self._start)
+
+    def _apply_theme(self) -> None:
+        super()._apply_theme()
+        if hasattr(self, "card"):
+            self.show_state()

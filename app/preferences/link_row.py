@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
+from app.titled_text import TitledText
 from app.translation import tr
 
 
@@ -16,15 +17,6 @@ class LinkRow(QWidget):
         super().__init__(parent)
         self.has_line = False  # above, to the row before
         self.words = f"{title} {words}".lower()
-        heading = QLabel(title, self)
-        heading.setObjectName("settingTitle")
-        explanation = QLabel(words, self)
-        explanation.setObjectName("settingHelp")
-        explanation.setWordWrap(True)
-        texts = QVBoxLayout()
-        texts.setSpacing(2)
-        texts.addWidget(heading)
-        texts.addWidget(explanation)
         self.button = QPushButton(tr("Open"), self)
         self.button.setObjectName("secondary")
         self.button.setAccessibleName(title)
@@ -33,7 +25,7 @@ class LinkRow(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 12, 16, 12)
         row.setSpacing(12)
-        row.addLayout(texts, 1)
+        row.addLayout(TitledText(title, words, self), 1)
         row.addWidget(self.button)
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -12,17 +12,16 @@ from PySide6.QtWidgets import (
     QComboBox,
     QFileDialog,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSpinBox,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.settings.table import Setting
 from app.theme.theme import Theme
+from app.titled_text import TitledText
 from app.translation import tr
 
 _NARROW, _LEAST_WIDTH = 460, 330  # pixels
@@ -37,21 +36,12 @@ class SettingRow(QWidget):
         self._theme = theme
         self.has_line = False  # above, to the row before
         self._showing = False
-        title = QLabel(tr(setting.title), self)
-        title.setObjectName("settingTitle")
         words = tr(setting.help)
         if setting.needs_reload:
             words += " " + tr("Takes effect when a model is loaded.")
         if setting.needs_restart:
             words += " " + tr("Takes effect after a restart.")
         self.words = f"{tr(setting.title)} {words} {setting.name} {tr(setting.group)}".lower()
-        explanation = QLabel(words, self)
-        explanation.setObjectName("settingHelp")
-        explanation.setWordWrap(True)
-        texts = QVBoxLayout()
-        texts.setSpacing(2)
-        texts.addWidget(title)
-        texts.addWidget(explanation)
         self.reset = QToolButton(self)
         self.reset.setObjectName("quiet")
         self.reset.setIconSize(QSize(14, 14))
@@ -71,7 +61,7 @@ class SettingRow(QWidget):
         self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         self._row.setContentsMargins(16, 12, 16, 12)
         self._row.setSpacing(12)
-        self._row.addLayout(texts, 1)
+        self._row.addLayout(TitledText(tr(setting.title), words, self), 1)
         self._row.addLayout(entry)
         if setting.name.endswith(("_folder", "_file")):
             browse = QPushButton(tr("Browse…"), self)
