@@ -7,11 +7,12 @@
             packages it names; an ordinary user, offscreen and on an X server; the file type; removal
     single  the single file in a root with the same libraries, its --install and --remove
     frames  pictures of a desktop, in dist/frames: first start, double clicks, starts that fail (frames.py)
-    old     the doctor on an emulated processor without AVX2 (qemu-user)
+    tiers   which processors' instructions are in the kernels, and which are not
+    old     doctor, answer and first page on an emulated processor without AVX2 (qemu-user)
     upgrade data that the previous commit's version has written opens in this one
 
 Needs root, debootstrap, Xvfb, qemu-user and a mirror. Writes what it prints to dist/package-test.md as well; exit
-status 1 on any failure. `--quick`: sizes, clean, metadata and upgrade, which need no mirror.
+status 1 on any failure. `--quick`: sizes, clean, metadata, tiers and upgrade, which need no mirror.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ DIST = ROOT / "dist"
 LINUX = ROOT / "installer" / "linux"
 PYTHON = ROOT / "build/package/venv/bin/python"
 DISPLAY = frames.DISPLAY
-QUICK = ("sizes", "clean", "metadata", "upgrade")
+QUICK = ("sizes", "clean", "metadata", "tiers", "upgrade")
+LLAMA_CPP_ALONE = (
+    "import sys; from engine.backends.llama_cpp.model import CompatibilityModel;"
+    "from engine.messages import LoadOptions; CompatibilityModel(sys.argv[1], LoadOptions(), lambda _: None)"
+)
 
 said: list[str] = []  # every line of the report
 
@@ -195,13 +200,39 @@ def test_frames() -> None:
 # --- other processors, other versions ---
 
 
+def test_tiers() -> None:
+    """Every tier of ours, and no AVX-512 in llama.cpp, which does not choose: its AVX2 is in a library of its own."""
+    contents = DIST / "tessera/_internal"
+    (kernels,) = (contents / "kernels").glob("_cpu*.so")
+    tiers = set(re.findall(rb"\0(scalar|avx2|avx512|avx512_vnni)(?=\0)", kernels.read_bytes()))
+    if len(tiers) != 4 or not _uses(kernels, "zmm"):
+        raise Failed(f"the kernels' tiers: {tiers}")
+    for library in (contents / "llama_cpp/lib").glob("lib*.so*"):
+        if _uses(library, "zmm") or _uses(library, "ymm") != library.name.startswith("libggml-cpu"):
+            raise Failed(f"{library.name} is not for any processor")
+    say("  our kernels: scalar, avx2, avx512, avx512_vnni; llama.cpp: no AVX-512, AVX2 in libggml-cpu alone")
+
+
+def _uses(library: Path, registers: str) -> bool:
+    code = subprocess.run(["objdump", "-d", library], check=True, capture_output=True, text=True).stdout
+    return f"%{registers}" in code
+
+
 def test_old() -> None:
     """Westmere has neither AVX nor AVX2. The bundle's program starts itself anew, which would leave the emulation: so
     the environment that it was made from is asked, the same Python and the same wheels."""
-    emulated = ["qemu-x86_64", "-cpu", "Westmere", str(PYTHON), "-P", "-m", "app"]
+    python = ["qemu-x86_64", "-cpu", "Westmere", str(PYTHON), "-P"]
+    emulated = [*python, "-m", "app"]
     found = output([*emulated, "doctor"])
     if not re.search(r"^-- +CPU kernels +scalar", found, re.MULTILINE):
         raise Failed(f"on a processor without AVX2: {found}")
+    model = str(next((DIST / "tessera/_internal/models").glob("*.gguf")))
+    answer = output([*emulated, "chat", model, "Hi", "--greedy", "--max-tokens", "2", "--quiet"]).strip()
+    if not answer:
+        raise Failed("no answer from the scalar kernels")
+    refused = output([*python, "-c", LLAMA_CPP_ALONE, model], status=1)  # its child process would leave the emulation
+    if "a processor with AVX2, which this one lacks" not in refused:
+        raise Failed(f"llama.cpp without AVX2: {refused}")
     with tempfile.TemporaryDirectory(prefix="tessera-old-") as name:
         variables = {"PATH": "/usr/bin:/bin", "HOME": name, "DISPLAY": DISPLAY, "LANG": "C.UTF-8"}
         window = subprocess.Popen([*emulated, "--data-dir", name], cwd="/", env=variables, stderr=subprocess.DEVNULL)
@@ -214,18 +245,18 @@ def test_old() -> None:
         finally:
             window.terminate()
             window.wait()
-    say("  emulated processor without AVX2: the scalar kernels are chosen, with a warning")
+    say(f"  emulated processor without AVX2: the scalar kernels answer {answer!r}, llama.cpp says why it does not")
 
 
 def test_upgrade() -> None:
-    """The previous commit's own code writes a data folder, as a window does; this commit's opens it."""
+    """The previous commit writes a data folder, as a window does, by its own code and script; this one opens it."""
     with tempfile.TemporaryDirectory(prefix="tessera-upgrade-") as name:
         data = str(Path(name) / "data")
         for action, revision in (("write", "HEAD~1"), ("read", "HEAD")):
             code = Path(name) / action
             _check_out(revision, code)
             variables = {"HOME": name, "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(code)}
-            output([str(PYTHON), "-P", str(ROOT / "installer/upgrade_folder.py"), action, data], **variables)
+            output([str(PYTHON), "-P", str(code / "installer/upgrade_folder.py"), action, data], **variables)
         say(
             f"  what {_commit('HEAD~1')} wrote opens in {_commit('HEAD')}: conversation, answer, setting, draft, preset"
         )
@@ -259,7 +290,13 @@ def write_report() -> None:
 def main() -> int:
     tests: dict[str, Callable[[], None]] = {"sizes": test_sizes, "clean": test_clean, "metadata": test_metadata}
     tests |= {suite.name: lambda suite=suite: test_deb(suite) for suite in SUITES}  # type: ignore[misc]
-    tests |= {"single": test_single, "frames": test_frames, "old": test_old, "upgrade": test_upgrade}
+    tests |= {
+        "single": test_single,
+        "frames": test_frames,
+        "tiers": test_tiers,
+        "old": test_old,
+        "upgrade": test_upgrade,
+    }
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("only", nargs="*", metavar="TEST", help=f"{', '.join(tests)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=", ".join(QUICK))

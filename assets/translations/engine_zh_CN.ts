@@ -224,6 +224,10 @@
       <translation>请先选择模型。</translation>
     </message>
     <message>
+      <source>Choose a model that Tessera runs in its own engine; the library says which.</source>
+      <translation>请选择由 Tessera 原生引擎运行的模型；模型库中有说明。</translation>
+    </message>
+    <message>
       <source>Choose a model.</source>
       <translation>请选择模型。</translation>
     </message>
@@ -2394,6 +2398,10 @@
     <message>
       <source>{} names its pre-tokenizer only "default" (tokenizer.ggml.pre)</source>
       <translation>{0} 只将预分词器命名为“default”（tokenizer.ggml.pre）</translation>
+    </message>
+    <message>
+      <source>{} needs the compatibility engine, and that a processor with AVX2, which this one lacks.</source>
+      <translation>{} 需要兼容引擎，而兼容引擎需要支持 AVX2 的处理器，本机的处理器不支持。</translation>
     </message>
     <message>
       <source>{} needs {} more free space.</source>

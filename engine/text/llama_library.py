@@ -76,12 +76,25 @@ def _load_backends(module: Any) -> None:
 
     One that this processor cannot run is left alone: vocabularies need none, only models do.
     """
-    folder = Path(module.__file__).parent / "lib"
+    if _backends(module).ggml_backend_reg_count() == 0:
+        _backends(module).ggml_backend_load_all_from_path(os.fsencode(_folder(module)))
+
+
+def can_run_models() -> bool:
+    """Whether llama.cpp has kernels that this processor can run; the bundle's need AVX2."""
+    return bool(_backends(llama()).ggml_backend_reg_count())
+
+
+def _backends(module: Any) -> Any:
+    """The library with the register of backends."""
     # The same handle as llama.cpp's own: a second copy of the library would have a register of its own.
-    library = ctypes.CDLL(str(folder / "ggml.dll")) if sys.platform == "win32" else module._lib
+    library = ctypes.CDLL(str(_folder(module) / "ggml.dll")) if sys.platform == "win32" else module._lib
     library.ggml_backend_reg_count.restype = ctypes.c_size_t
-    if library.ggml_backend_reg_count() == 0:
-        library.ggml_backend_load_all_from_path(os.fsencode(folder))
+    return library
+
+
+def _folder(module: Any) -> Path:
+    return Path(module.__file__).parent / "lib"
 
 
 class _LogRouter:

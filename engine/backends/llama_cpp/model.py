@@ -15,7 +15,7 @@ import psutil
 from engine.errors import EngineError, OutOfMemoryError, UnsupportedError
 from engine.memory.available import available_memory, require_memory
 from engine.messages import LoadOptions, ModelInfo
-from engine.text.llama_library import collected_errors, llama
+from engine.text.llama_library import can_run_models, collected_errors, llama
 from engine.text.template import reasoning_switch
 from engine.text.tokenizer import Tokenizer, vocabulary_error
 
@@ -153,6 +153,12 @@ class CompatibilityModel:
 
 def _load_weights(path: str, on_progress: Callable[[float], None]) -> Any:
     lib = llama()
+    if not can_run_models():
+        raise UnsupportedError(
+            f"{Path(path).name} needs the compatibility engine, and that a processor with AVX2, which this one lacks.",
+            done="The model was not loaded.",
+            remedy="Choose a model that Tessera runs in its own engine; the library says which.",
+        )
     params = lib.llama_model_default_params()
 
     @lib.llama_progress_callback  # type: ignore[untyped-decorator]

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from engine.backends.llama_cpp.backend import CompatibilityBackend
+from engine.backends.llama_cpp.model import CompatibilityModel
 from engine.errors import BackendCrashedError, EngineError, FormatError, OutOfMemoryError, UnsupportedError
 from engine.loading import load_backend
 from engine.messages import (
@@ -303,3 +304,9 @@ def test_an_architecture_that_we_do_not_build(starter_model: Path, tmp_path: Pat
         assert isinstance(events[-1], GenerationFinished) and events[-1].error is None
     finally:
         backend.close()
+
+
+def test_a_processor_that_llama_cpp_has_no_kernels_for(starter_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.backends.llama_cpp.model.can_run_models", lambda: False)
+    with pytest.raises(UnsupportedError, match="a processor with AVX2, which this one lacks"):
+        CompatibilityModel(str(starter_model), OPTIONS, lambda _fraction: None)
