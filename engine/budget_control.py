@@ -187,7 +187,7 @@ class BudgetControl:
         planner = self.planner
         if not planner.reserved(plan.gpu_budget) or planner.reserved(plan.gpu_budget) < planner.buffer_bytes:
             return frozenset()
-        chosen = choose_prefetch(planner.times, choice_of(plan), decode=decode).items
+        chosen = choose_prefetch(planner.times, choice_of(plan), decode=decode)
         return frozenset(plan.items[index].item.key for index in chosen)
 
     # --- what is shown ----------------------------------------------------------------------------------------

@@ -147,13 +147,13 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
     if row["prefill"] is None and row["decode"] is None:
         if "resident_bytes" in row:
             return MEMORY, f"{row['resident_bytes'] / 1e6:.0f} MB", "", ""
-        pause = f"pause {row['pause_seconds'] * 1e6:.0f} µs, {row['pause_share']:.1%} of a token"
+        pause = f"pause {row['pause_seconds'] * 1e6:.0f} µs, {100 * row['pause_share']:.1f} % of a token"
         return LOAD, f"{row['first_token_seconds'] * 1e3:.0f} ms", "", pause
     kind = "prefill" if row["prefill"] is not None else "decode"
     measure = Measure("prefill" if kind == "prefill" else "decode", row["tokens"], row["depth"])
     predicted = f"{row['predicted'][kind]:.1f}" if row.get("predicted") else ""
-    share = f"{row['roofline_share']:.0%} of bandwidth" if "roofline_share" in row else ""
-    share = f"{row['int8_peak_share']:.0%} of int8 peak" if "int8_peak_share" in row else share
+    share = f"{100 * row['roofline_share']:.0f} % of bandwidth" if "roofline_share" in row else ""
+    share = f"{100 * row['int8_peak_share']:.0f} % of int8 peak" if "int8_peak_share" in row else share
     return measure.name, f"{row[kind]:.1f} tok/s", predicted, share
 
 

@@ -28,7 +28,6 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device, ExpertBank, ItemKind, PlacementItem
 from engine.placement.pins import PinError, Pins
 from engine.placement.plan import MemoryUse, Mode, Placed, PlacedExperts, PlacementPlan
-from engine.placement.prefetch import choose_prefetch
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, Heat, StepTimes
 
@@ -257,15 +256,11 @@ class Planner:
         low, high = 0, limit
         while high - low > 1 << 20:
             middle = (low + high) // 2
-            if self._told_seconds(self.choose(middle)) * KEPT_SPEED <= self._told_seconds(best):
+            if self.choose(middle).seconds * KEPT_SPEED <= best.seconds:
                 high = middle
             else:
                 low = middle
         return self.choose(high)
-
-    def _told_seconds(self, choice: Choice) -> float:
-        """With what is prefetched, as a plan predicts it."""
-        return choice.seconds - choose_prefetch(self.times, choice, decode=self._decode).saved
 
     # --- the plan ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Items are gone through in the order of the graph, with the clocks of the chain, of the link and of two buffers: an item
 is prefetched where it is done earlier so than on the CPU, because its copy hides behind what is computed before. In
-decode the CPU is bound by RAM, of which a copy takes its share: there only what hides behind the GPU is free.
+decode the CPU is bound by RAM, of which a copy takes its share: there only what hides behind the GPU is free. That is
+little, and no plan counts on it: its predicted speed is without, and so only rises with the budget.
 """
 
 from __future__ import annotations
@@ -19,23 +20,15 @@ if TYPE_CHECKING:
 _BUFFERS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Prefetch:
-    """Indices of items, and what the step gains by them in seconds."""
-
-    items: frozenset[int] = frozenset()
-    saved: float = 0.0
-
-
-def choose_prefetch(times: StepTimes, choice: Choice, *, decode: bool) -> Prefetch:
-    """For a token, or for a chunk of a prompt, of a model with a part on the GPU."""
+def choose_prefetch(times: StepTimes, choice: Choice, *, decode: bool) -> frozenset[int]:
+    """Indices of items, for a token, or for a chunk of a prompt, of a model with a part on the GPU."""
     link = times.hardware.link
     if link is None or not choice.uses_gpu:
-        return Prefetch()
+        return frozenset()
     alone = _Walk(times, choice, link, decode).run(prefetches=False)
     walk = _Walk(times, choice, link, decode)
     seconds = walk.run(prefetches=True)
-    return Prefetch(frozenset(walk.chosen), alone - seconds) if seconds < alone else Prefetch()
+    return frozenset(walk.chosen) if seconds < alone else frozenset()
 
 
 def pieces(item: PlacementItem) -> tuple[int, ...]:
@@ -76,6 +69,7 @@ class _Walk:
                 begin = there, self.link_free, list(self._buffers)
                 done, hindered = self._prefetched(item, there, times.gpu[index])
                 if done + home + hindered < alone:
+                    self._on_cpu.append((done, done + hindered))  # what it lost, it makes up for now
                     self.now, last = done + hindered, True
                     self.chosen.append(index)
                     continue

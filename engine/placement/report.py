@@ -150,7 +150,7 @@ def _hardware(args: argparse.Namespace) -> HardwareProfile:
 def _show_progress(fraction: float, stage: str) -> None:
     if sys.stderr.isatty():
         end = "\n" if fraction >= 1 else ""
-        print(f"\rmeasuring this machine: {fraction:4.0%} {stage:30}", end=end, file=sys.stderr, flush=True)
+        print(f"\rmeasuring this machine: {100 * fraction:3.0f} % {stage:30}", end=end, file=sys.stderr, flush=True)
 
 
 def main() -> int:

@@ -45,7 +45,7 @@ def as_text(report: PlanReport) -> str:
         "",
         *_placement_lines(plan),
         "",
-        f"{f'tokens/s at depth {report.work.depth}':54} {'decode':>8} {'prefill':>8}"
+        f"{f'tok/s at depth {report.work.depth}':54} {'decode':>8} {'prefill':>8}"
         + (f" {'GPU':>9}" if with_gpu else ""),
         _speed_line(_system(report.shape), speeds, plan.gpu.total if with_gpu else None),
     ]
@@ -55,7 +55,7 @@ def as_text(report: PlanReport) -> str:
     ]
     lines += ["", *_curve_lines(report)]
     if plan.uses_gpu:
-        busy = ", ".join(f"{lane} {share:.0%}" for lane, share in report.simulation.utilisation().items())
+        busy = ", ".join(f"{lane} {100 * share:.0f} %" for lane, share in report.simulation.utilisation().items())
         lines += [f"busy in decode: {busy}"]
     return "\n".join([*lines, *plan.notes])
 
@@ -68,7 +68,9 @@ def _rates(report: PlanReport) -> str:
     if report.what_if and report.hardware.source == "measured":
         kind = f"simulated, {kind}"
     share = report.hardware.others_load
-    return kind if share <= QUIET else f"{kind}; other programs took {share:.0%} of the processor while it was measured"
+    if share <= QUIET:
+        return kind
+    return f"{kind}; other programs took {100 * share:.0f} % of the processor while it was measured"
 
 
 def _system(shape: ModelShape) -> str:
@@ -126,7 +128,7 @@ def _curve_lines(report: PlanReport) -> list[str]:
     if not report.curve:
         return []
     best = max(speed for _, speed in report.curve)
-    lines = ["budget → decode tokens/s"]
+    lines = ["budget → decode tok/s"]
     for budget, speed in report.curve:
         lines.append(f"{gib(budget):>9} {speed:7.1f} {'█' * round(30 * speed / best)}")
     return lines

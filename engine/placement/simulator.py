@@ -110,7 +110,7 @@ class Simulator:
     def _step(self, line: Timeline, choice: Choice, ready: float, experts: RunExperts, *, decode: bool) -> float:
         """One token or chunk through all items; when it is done. It begins and ends on the CPU."""
         copy = self._times.switch_seconds(decode=decode)
-        prefetched = choose_prefetch(self._times, choice, decode=decode).items
+        prefetched = choose_prefetch(self._times, choice, decode=decode)
         buffers = [ready, ready]  # when they are free
         done, last = ready, False
         for index, (item, on_gpu) in enumerate(zip(self._times.model.items, choice.on_gpu, strict=True)):

@@ -15,7 +15,6 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import ExpertBank, ItemKind, ModelItems, PlacementItem, model_items
 from engine.placement.locality import chances_from_heat, recent_hit_rates, use_chances
 from engine.placement.plan import Speeds
-from engine.placement.prefetch import choose_prefetch
 from engine.placement.shape import ModelShape
 
 Heat = Sequence[Sequence[float]]
@@ -72,7 +71,7 @@ class StepTimes:
         return self._bank_of_layer.get(item.layer) if item.kind is ItemKind.SHARED else None
 
     def speeds(self, choice: Choice) -> Speeds:
-        decode = self.seconds(choice, decode=True) - choose_prefetch(self, choice, decode=True).saved
+        decode = self.seconds(choice, decode=True)
         prefill = self.seconds(choice, decode=False) * self.work.chunks
         return Speeds(self.work.prompt / prefill, 1 / decode, self.work.depth, self.hit_rate(choice.slots))
 

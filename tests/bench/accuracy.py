@@ -127,7 +127,7 @@ def show(row: dict[str, Any]) -> None:
     rates = [rate / 1e9 for _, rate, _ in row["turns"]]
     error = row["predicted"] / row["measured"] - 1
     verdict = "" if abs(error) <= _TARGETS[row["kind"]] else "  off"
-    speeds = f"predicted {row['predicted']:8.1f}  measured {row['measured']:8.1f} tok/s  {error:+5.0%}"
+    speeds = f"predicted {row['predicted']:8.1f}  measured {row['measured']:8.1f} tok/s  {100 * error:+4.0f} %"
     print(f"{start} {min(rates):5.1f}–{max(rates):4.1f} GB/s  {speeds}{verdict}", flush=True)
 
 

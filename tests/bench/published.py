@@ -166,18 +166,18 @@ def bound_seconds(times: StepTimes, choice: Choice) -> float:
 
 
 def main() -> None:
-    print("Decode, tokens/s; everything but 'published' is simulated\n")
+    print("Decode, tok/s; everything but 'published' is simulated\n")
     print(f"{'model':27} {'machine':36} {'system':14} {'setting':15} {'published':>9} {'simulated':>9} {'error':>6}")
     for row in published_rows():
         rival = row.simulated()
-        found = f"{rival.speeds.decode:9.1f} {row.error:+6.0%}" if rival else "does not fit"
+        found = f"{rival.speeds.decode:9.1f} {100 * row.error:+5.0f} %" if rival else "does not fit"
         where = f"{row.gpu} + {row.cpu}" if row.gpu else row.cpu
         print(f"{row.model:27} {where:36} {row.system:14} {row.setting:15} {row.decode:9.1f} {found}  {row.use}")
         if row.error is not None and abs(row.error) > EXACT:
             print(f"{'':27} {row.note}")
     for use in ("judged", "cpu-calibration", "gpu-calibration"):
         errors = [abs(row.error) for row in published_rows() if row.use == use and row.error is not None]
-        print(f"median |error| of {use} rows: {statistics.median(errors):.0%} ({len(errors)} rows)")
+        print(f"median |error| of {use} rows: {100 * statistics.median(errors):.0f} % ({len(errors)} rows)")
     print("\nratio: to llama.cpp's best setting; even: were every expert used alike")
     print(f"{'model':27} {'ours':>6} {'hits':>5} {'llama.cpp':>9} {'ratio':>6} {'even':>6} {'best rival':>30}  bound")
     for c in comparisons():
@@ -194,8 +194,8 @@ def main() -> None:
 
 
 def line_of(c: Comparison) -> str:
-    bound = f"{c.ours / c.bound:.1%} of {c.bound:.1f}" if c.bound else ""
-    hits = f"{c.hit_rate:.0%}" if c.hit_rate is not None else "-"
+    bound = f"{100 * c.ours / c.bound:.1f} % of {c.bound:.1f}" if c.bound else ""
+    hits = f"{100 * c.hit_rate:.0f} %" if c.hit_rate is not None else "-"
     rival = f"{c.best_rival.strategy} {c.best_rival.speeds.decode:.1f}"
     best = c.best_llama_cpp.speeds.decode
     ratios = f"{c.ours / best:5.2f}x {c.without_locality / best:5.2f}x"

@@ -12,7 +12,7 @@ _GIB = 1 << 30
 # Dense FP16 tensor operations per processor and clock with FP32 accumulation, as the white papers have them; GeForce
 # cards do half as many.
 _TENSOR_OPS = {75: 1024, 80: 2048, 86: 1024, 87: 2048, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
-_LEAST_BANDWIDTH = 192e9  # of cards since Turing, where a driver does not tell
+_LEAST_MEMORY = (96, 16.0)  # bits, Gbit/s per pin: of cards since Turing, where a driver does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ def catalogue_entry(facts: CardFacts) -> CatalogueGPU:
     named = [entry for entry in catalogue.gpus() if catalogue.same_family(entry.name, facts.name)]
     if named:
         return min(named, key=lambda entry: abs(entry.memory_gib * _GIB - facts.memory_bytes))
-    bandwidth = 2 * facts.memory_clock * facts.memory_bits / 8 or _LEAST_BANDWIDTH  # two transfers per clock
+    bits, gbit = facts.memory_bits, 2 * facts.memory_clock / 1e9  # two transfers per clock
+    if not bits or not gbit:
+        bits, gbit = _LEAST_MEMORY
     known = [capability for capability in _TENSOR_OPS if capability <= facts.capability]
     operations = _TENSOR_OPS[max(known, default=75)]
     if "geforce" in facts.name.lower():
@@ -42,8 +44,11 @@ def catalogue_entry(facts: CardFacts) -> CatalogueGPU:
     return CatalogueGPU(
         facts.name,
         facts.memory_bytes / _GIB,
-        bandwidth / 1e9,
-        facts.processors * facts.clock * operations / 1e12,
+        facts.processors,
+        facts.clock / 1e9,
+        operations,
+        bits,
+        gbit,
         pcie=4 if facts.capability >= 80 else 3,
         lanes=16,
         source="what its driver says of it",

@@ -24,12 +24,17 @@ _MARK = Mark("GPU", "compute", "probe")
 _NOISE_BYTES = 1 << 20
 
 
+class TimeIsUpError(Exception):
+    """Nothing is begun any more."""
+
+
 class CardBench:
     """Takes `pool_bytes` for what is read, and up to `workspace_bytes` for values; `close` gives all of it back.
-    LaunchError and OutOfMemoryError where the card refuses something, ValueError where its clock makes no sense."""
+    LaunchError and OutOfMemoryError where the card refuses something, ValueError where its clock makes no sense.
+    TimeIsUpError from the moment `until` (of time.monotonic) on: what runs then is the last."""
 
-    def __init__(self, device: CudaDevice, pool_bytes: int, workspace_bytes: int) -> None:
-        self.device, self.card = device, device.card
+    def __init__(self, device: CudaDevice, pool_bytes: int, workspace_bytes: int, until: float = math.inf) -> None:
+        self.device, self.card, self._until = device, device.card, until
         self.pool = cast(CudaRegion, device.memory.reserve(pool_bytes, "The probe"))
         self._workspace = cast(CudaRegion, device.memory.reserve(workspace_bytes, "The probe"))
         try:
@@ -82,6 +87,7 @@ class CardBench:
     def seconds(self, emit: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
         """What the card takes, as in a captured step, for all that `emit` puts on its streams, beginning and ending
         with the compute stream: the fastest of several runs. `before`: called before each."""
+        self._check_time()
         before()
         self.card.enter()
         emit()  # once as it comes: kernels are loaded, memory is taken
@@ -128,6 +134,7 @@ class CardBench:
     def _fastest(self, launch: Callable[[], None], timing: Timing, before: Callable[[], None]) -> float:
         times: list[float] = []
         while len(times) < 1 + _LEAST_RUNS or sum(times) < _SECONDS_PER_WORK:
+            self._check_time()
             before()
             launch()
             self.card.synchronize("compute")
@@ -136,6 +143,10 @@ class CardBench:
         if not (math.isfinite(fastest) and fastest > 0):
             raise ValueError(f"the card's events lie {fastest} s apart")
         return fastest
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise TimeIsUpError
 
     def _fill(self) -> None:
         """Noise, because zeros take less power, which lets a card run faster than weights do."""

@@ -3,7 +3,9 @@
 `catalogue.json` holds what datasheets say, each entry with its source. Here stands how much of it real programs
 sustain, the same for every entry:
 
-- RAM: READ_SHARE of the bus rate when all cores read (Intel MLC and AIDA64 report 0.83–0.92 on dual-channel desktops).
+- RAM: READ_SHARE of the bus rate when all cores read (Intel MLC and AIDA64 report 0.83–0.92 on dual-channel desktops),
+  or what the dies' links to the memory controller carry, where that is less (`fabric_gb`): a Zen 4 or Zen 5 die reads
+  32 bytes per clock of the fabric, at 2 GHz, so that desktops with one die read 64 GB/s whatever their memory.
 - GPU memory: GPU_READ_SHARE of the bus rate (device-to-device copies in NVIDIA's bandwidthTest reach 0.85–0.92).
 - GPU prefill: TENSOR_SHARE of the dense FP16 tensor peak. llama.cpp's quantised products reach 0.3–0.45 of it.
 - CPU arithmetic: int8 MAC per core and cycle, below, of the kernels' design; real rates come from the probe.
@@ -12,6 +14,7 @@ sustain, the same for every entry:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -68,28 +71,52 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class CatalogueGPU:
-    """`fp16_tensor_tflops`: dense, with FP32 accumulation, which GeForce cards do at half the rate."""
+    """`processors`: streaming multiprocessors, `ghz`: their boost clock, `tensor_ops`: dense FP16 tensor operations of
+    one per clock with FP32 accumulation, which GeForce cards do at half the rate; `gbit`: of the memory, per pin and
+    second.
+    """
 
     name: str
     memory_gib: float
-    bandwidth_gb: float
-    fp16_tensor_tflops: float
+    processors: int
+    ghz: float
+    tensor_ops: int
+    bus_bits: int
+    gbit: float
     pcie: int
     lanes: int
     source: str
 
+    @property
+    def bandwidth_gb(self) -> float:
+        return self.bus_bits * self.gbit / 8
+
+    @property
+    def fp16_tensor_tflops(self) -> float:
+        return self.processors * self.ghz * self.tensor_ops / 1e3
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogueCPU:
-    """`ghz`: a clock all cores sustain; `bandwidth_gb`: channels × transfers × 8 bytes."""
+    """`cores`: those with the full clock, where a processor has two kinds; `ghz`: a clock they all sustain;
+    `transfers`: millions per second of each channel of 8 bytes, of the fastest memory that the vendor supports;
+    `fabric_gb`: see above.
+    """
 
     name: str
     cores: int
     ghz: float
     isa: str
-    bandwidth_gb: float
+    channels: int
+    transfers: int
     ram_gib: float
     source: str
+    fabric_gb: float = math.inf
+
+    @property
+    def bandwidth_gb(self) -> float:
+        """Of the memory's bus."""
+        return self.channels * self.transfers * 8 / 1e3
 
 
 class UnknownDeviceError(EngineError):
@@ -148,7 +175,7 @@ def same_family(entry: str, reported: str) -> bool:
     """Is "RTX 3060 12GB" what a driver calls "NVIDIA GeForce RTX 3060"? Memory sizes are compared elsewhere."""
 
     def words(text: str) -> list[str]:
-        skipped = {"nvidia", "geforce", "gpu", "tesla"}
+        skipped = {"nvidia", "geforce", "gpu", "tesla", "pcie", "generation", "workstation", "edition"}
         found = text.lower().replace("-", " ").split()
         return [word for word in found if word not in skipped and not word.endswith("gb")]
 
@@ -164,7 +191,7 @@ def cpu_profile(cpu: CatalogueCPU, ram_bytes: int | None = None) -> DeviceProfil
     return DeviceProfile(
         name=cpu.name,
         memory_bytes=int(cpu.ram_gib * _GIB) if ram_bytes is None else ram_bytes,
-        bandwidth=cpu.bandwidth_gb * _GB * READ_SHARE,
+        bandwidth=min(cpu.bandwidth_gb * READ_SHARE, cpu.fabric_gb) * _GB,
         kernels=KernelRates(points),
         op_seconds=CPU_OP_SECONDS,
         element_rates=dict.fromkeys(ELEMENT_KINDS, cpu.cores * cpu.ghz * 1e9 * ELEMENTS_PER_CYCLE),

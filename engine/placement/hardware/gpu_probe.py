@@ -20,7 +20,7 @@ import numpy as np
 from engine.errors import OutOfMemoryError
 from engine.gguf import QuantType
 from engine.gguf.quant_types import known_type
-from engine.placement.hardware.card_bench import CardBench
+from engine.placement.hardware.card_bench import CardBench, TimeIsUpError
 from engine.placement.hardware.card_kernels import FAILURES, CompiledKernels, Progress, compiling
 from engine.placement.hardware.card_works import (
     Extent,
@@ -38,6 +38,7 @@ from engine.placement.hardware.profile import (
     ADD,
     ANY_TYPE,
     ATTENTION,
+    COMMON_TYPES,
     GLU,
     NORM,
     PACK,
@@ -48,6 +49,7 @@ from engine.placement.hardware.profile import (
     KernelRates,
     Link,
     Points,
+    common_first,
 )
 from engine.runtime.devices.cuda.device import CudaDevice
 from engine.runtime.devices.cuda.find import FoundCard
@@ -56,9 +58,8 @@ from kernels.cuda.kernel_set import LaunchError
 
 Found = TypeVar("Found")
 
-PATIENCE_SECONDS = 3.5  # for measuring; with the CPU's probe and the disk's that makes less than ten
-_COMMON_TYPES = ("Q4_K", "Q6_K", "Q8_0", "Q5_K", "F16", "MXFP4", "Q4_0", "IQ4_XS", "BF16", "Q3_K", "Q2_K")  # go first
-_FAILURES = (LaunchError, OutOfMemoryError, MemoryError, ValueError, *FAILURES)
+PATIENCE_SECONDS = 3.5  # for measuring; with PROBE_SECONDS and the disk's that makes ten
+_FAILURES = (LaunchError, OutOfMemoryError, MemoryError, ValueError, TimeIsUpError, *FAILURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,9 @@ def with_measured_card(
     gpu, link = machine.gpu, machine.link
     with suppress(*_FAILURES), compiling(card.capability, cache, _order()) as kernels:
         kernels.wait(progress)
-        with _bench(card, cache, extent) as bench:
+        with _bench(card, cache, extent, time.monotonic() + patience) as bench:
             bench.warm_up(extent.warming_seconds)
-            probe = _Probe(bench, extent, kernels, progress, time.monotonic() + patience)
+            probe = _Probe(bench, extent, kernels, progress)
             gpu, link = probe.link_and_memory(gpu, link)
             gpu, link = probe.fixed_costs(gpu, link)
             gpu = probe.rates(gpu)
@@ -127,13 +128,12 @@ def _with_notes(machine: HardwareProfile, name: str) -> HardwareProfile:
 
 def _types() -> list[QuantType]:
     """That the card has kernels for, the most common first."""
-    types = [kind for kind in map(known_type, source.WEIGHT_TYPES) if kind is not None]
-    return sorted(types, key=lambda kind: (*_COMMON_TYPES, kind.name).index(kind.name))
+    return common_first(kind for kind in map(known_type, source.WEIGHT_TYPES) if kind is not None)
 
 
 def _order() -> list[str]:
     """Units of kernels, in the order in which they are missed most."""
-    common = [kind for kind in _types() if kind.name in _COMMON_TYPES]
+    common = [kind for kind in _types() if kind.name in COMMON_TYPES]
     return [unit for part in (*PARTS, *map(_product, common)) for unit in part.units]
 
 
@@ -143,14 +143,14 @@ def _product(kind: QuantType) -> Part:
 
 
 @contextmanager
-def _bench(card: FoundCard, cache: Path, extent: Extent) -> Iterator[CardBench]:
+def _bench(card: FoundCard, cache: Path, extent: Extent, until: float) -> Iterator[CardBench]:
     """On the card, for as long as it takes; ValueError where others left it too little."""
     assert card.driver is not None and card.facts is not None
     device = CudaDevice(card.driver, cache, card.facts)
     try:
         if device.card.free_bytes < device.card.context_bytes + extent.bytes:
             raise ValueError("too little memory is free on the card")
-        bench = CardBench(device, extent.pool_bytes, extent.workspace_bytes)
+        bench = CardBench(device, extent.pool_bytes, extent.workspace_bytes, until)
         try:
             yield bench
         finally:
@@ -168,7 +168,6 @@ class _Probe:
     extent: Extent
     kernels: CompiledKernels
     progress: Progress
-    until: float
 
     def __post_init__(self) -> None:
         self.measured: list[str] = []
@@ -268,7 +267,7 @@ class _Probe:
     def _attempt(self, part: Part, fraction: float, measure: Callable[[], Found]) -> Found | None:
         """None where it fails, where its kernels are missing, or the time is up."""
         self.progress(fraction, f"{part.name} on the card")
-        if time.monotonic() > self.until or not self.kernels.has(part.units):
+        if not self.kernels.has(part.units):
             return None
         try:
             found = measure()

@@ -1,4 +1,5 @@
-"""Measures this machine's CPU: memory bandwidth, kernel speed per type and batch, fixed costs. A few seconds.
+"""Measures this machine's CPU: memory bandwidth, kernel speed per type and batch, fixed costs. A few seconds, and no
+more than PROBE_SECONDS: types go last, the most common first, and one that no time was left for counts as its nearest.
 
 Every kernel is timed inside a native program, as a forward pass runs it, on data in cache; traffic to memory is priced
 apart with the bandwidth. Of several runs the fastest counts: whatever else the machine does only ever adds time.
@@ -31,6 +32,7 @@ from engine.placement.hardware.profile import (
     DeviceProfile,
     KernelRates,
     Points,
+    common_first,
 )
 from engine.placement.hardware.timing import (
     PACE_TOKENS,
@@ -48,6 +50,7 @@ from kernels import _cpu
 Progress = Callable[[float, str], None]
 Ints = npt.NDArray[np.int32]
 
+PROBE_SECONDS = 6.0  # with a card's probe and the disk's that makes ten
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
 _TINY_OPS = 16
@@ -68,29 +71,37 @@ def silent(fraction: float, stage: str) -> None:
 
 
 def measure_cpu(
-    name: str, memory_bytes: int, threads: int, tier: str = "auto", progress: Progress = silent
+    name: str,
+    memory_bytes: int,
+    threads: int,
+    tier: str = "auto",
+    progress: Progress = silent,
+    seconds: float = PROBE_SECONDS,
 ) -> DeviceProfile:
-    """The CPU as `threads` threads of our kernels see it, up to the instruction set `tier`."""
+    """The CPU as `threads` threads of our kernels see it, up to the instruction set `tier`, within about `seconds`."""
     progress(0.0, "memory bandwidth")
+    until = time.monotonic() + seconds
     bandwidths = bandwidth_per_threads(threads)
     bench = Bench(threads, tier)
     op_seconds = _tiny_op_seconds(bench)
     pack = _pack_rate(bench)
-    types = [found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None]
     points: dict[str, Points] = {}
-    for number, quant_type in enumerate(types):
-        progress(0.1 + 0.65 * number / len(types), f"products of {quant_type.name}")
-        points[quant_type.name] = tuple((n, _product_rate(bench, quant_type, n, op_seconds, pack)) for n in BATCHES)
-    points[ANY_TYPE] = points["Q4_K"]
-    progress(0.75, "attention over a cache")
+    progress(0.1, "attention over a cache")
     points[ATTENTION], score = _attention_rates(bench, op_seconds)
-    progress(0.85, "norms, rotations, activations")
+    progress(0.15, "norms, rotations, activations")
     elements = {kind: _element_rate(bench, kind, op_seconds) for kind in (NORM, ROPE, GLU, ADD)}
     elements |= {PACK: pack, SCORE: score}
-    progress(0.9, "products and attention from memory")
+    progress(0.2, "products and attention from memory")
     stalls = {PRODUCT: _product_stalls(bench), ATTENTION: _attention_stalls(bench)}
-    progress(0.95, "experts from all over memory")
+    progress(0.25, "experts from all over memory")
     scattered = min(1.0, _expert_bandwidth(bench, op_seconds) / read_bandwidth(threads))
+    types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
+    for number, quant_type in enumerate(types):
+        progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
+        points[quant_type.name] = tuple((n, _product_rate(bench, quant_type, n, op_seconds, pack)) for n in BATCHES)
+        if time.monotonic() > until:
+            break
+    points[ANY_TYPE] = points[types[0].name]
     progress(1.0, "")
     return DeviceProfile(
         name=name,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
+
+from engine.gguf import QuantType
 
 ANY_TYPE = "*"
 ATTENTION = "attention"
@@ -21,6 +23,12 @@ NEAREST_TYPE = {
     **dict.fromkeys(("IQ3_S", "IQ1_S", "IQ1_M", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0"), "Q3_K"),  # small ones, a centre
     **dict.fromkeys(("MXFP4", "NVFP4"), "Q5_0"),
 }
+COMMON_TYPES = ("Q4_K", "Q6_K", "Q8_0", "Q5_K", "F16", "MXFP4", "Q4_0", "IQ4_XS", "BF16", "Q3_K", "Q2_K")
+
+
+def common_first(types: Iterable[QuantType]) -> list[QuantType]:
+    """In the order in which they are measured, for as long as there is time."""
+    return sorted(types, key=lambda kind: (*COMMON_TYPES, kind.name).index(kind.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from engine.placement.budget import HEADROOM_BYTES
-from engine.placement.hardware import catalogue, gpu_probe, probe, store
+from engine.placement.hardware import card_bench, catalogue, gpu_probe, probe, store
 from engine.placement.hardware.card import with_datasheet
 from engine.placement.hardware.card_bench import CardBench
 from engine.placement.hardware.card_works import Extent, round_trip_seconds
@@ -154,6 +155,27 @@ def test_a_driver_that_refuses_what_timing_needs(
 @pytest.mark.usefixtures("few_types")
 def test_what_the_time_does_not_suffice_for_stays_as_it_is(card: FoundCard, tmp_path: Path) -> None:
     assert measure(card, tmp_path, patience=-1.0).card_measured == ()
+
+
+@pytest.mark.usefixtures("few_types")
+def test_the_time_binds_each_run(card: FoundCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that a launch puts forward by 0.1 s: only what runs when the time is up runs on."""
+    now, launched, call = [0.0], list[float](), Driver.call
+
+    def launch_slowly(self: Driver, name: str, *args: object) -> None:
+        if name == "cuGraphLaunch":
+            launched.append(now[0])
+            now[0] += 0.1
+        call(self, name, *args)
+
+    monkeypatch.setattr(Driver, "call", launch_slowly)
+    monkeypatch.setattr(card_bench, "_SECONDS_PER_WORK", 0.0)  # four launches each
+    for module in (card_bench, gpu_probe):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    made = measure(card, tmp_path, patience=3.0)
+    assert 2.9 < launched[-1] <= 3.0 and made.source == "mixed"
+    assert made.card_measured and gpu_probe.MEMORY.name in made.card_measured
+    assert gpu_probe.PRODUCTS.name not in made.card_measured
 
 
 @pytest.mark.usefixtures("few_types")

@@ -38,6 +38,38 @@ def test_every_gpu_has_a_source_and_plausible_rates(gpu: catalogue.CatalogueGPU)
     assert profile.kernels.rate("Q4_K", 512) > profile.kernels.rate("Q4_K", 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "tflops", "bandwidth"),
+    [("RTX 4090", 165.2, 1008), ("RTX 3060 12GB", 25.5, 360), ("RTX A6000", 154.8, 768), ("A100 80GB", 312, 1935)],
+)
+def test_rates_follow_from_clocks_and_widths(name: str, tflops: float, bandwidth: float) -> None:
+    gpu = catalogue.find_gpu(name)
+    assert gpu.fp16_tensor_tflops == pytest.approx(tflops, rel=1e-3)
+    assert gpu.bandwidth_gb == pytest.approx(bandwidth, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("entry", "reported", "same"),
+    [
+        ("RTX 3060 12GB", "NVIDIA GeForce RTX 3060", True),
+        ("RTX 3060 Laptop 6GB", "NVIDIA GeForce RTX 3060 Laptop GPU", True),
+        ("RTX 3060 12GB", "NVIDIA GeForce RTX 3060 Laptop GPU", False),
+        ("RTX 3060 12GB", "NVIDIA GeForce RTX 3060 Ti", False),
+        ("RTX 6000 Ada", "NVIDIA RTX 6000 Ada Generation", True),
+        ("RTX PRO 6000 Blackwell", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", True),
+        ("A100 80GB", "NVIDIA A100 80GB PCIe", True),
+        ("H100 PCIe", "NVIDIA H100 80GB HBM3", False),
+    ],
+)
+def test_a_card_is_known_by_its_drivers_name(entry: str, reported: str, same: bool) -> None:
+    assert catalogue.same_family(entry, reported) is same
+
+
+def test_a_desktop_with_one_die_reads_what_its_link_carries() -> None:
+    one_die, two_dies = (catalogue.machine(name).cpu.bandwidth for name in ("Ryzen 7 7700X", "Ryzen 9 7950X"))
+    assert one_die == 64e9 and two_dies == pytest.approx(83.2e9 * catalogue.READ_SHARE)
+
+
 @pytest.mark.parametrize("cpu", catalogue.cpus(), ids=lambda c: c.name)
 def test_every_cpu_has_a_source_and_plausible_rates(cpu: catalogue.CatalogueCPU) -> None:
     assert cpu.source
@@ -165,7 +197,7 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     from kernels import _cpu
 
     seen: list[float] = []
-    made = probe.measure_cpu("this", GiB, 1, progress=lambda fraction, stage: seen.append(fraction))
+    made = probe.measure_cpu("this", GiB, 1, progress=lambda fraction, stage: seen.append(fraction), seconds=600.0)
     assert seen == sorted(seen) and seen[0] == 0 and seen[-1] == 1
     names = {name for name, _, _ in _cpu.QUANT_TYPES.values()}
     assert names | {"*", "attention"} == set(made.kernels.points)
@@ -174,6 +206,12 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     assert set(made.stalls) == {PRODUCT, ATTENTION}
     assert all(share > 0 for shares in made.stalls.values() for _, share in shares)
     assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
+
+
+def test_without_time_all_types_count_as_the_most_common_one() -> None:
+    made = probe.measure_cpu("this", GiB, 1, seconds=0.0)
+    assert set(made.kernels.points) == {"Q4_K", "*", "attention"} and set(made.stalls) == {PRODUCT, ATTENTION}
+    assert made.kernels.rate("Q8_0", 16) == made.kernels.rate("Q4_K", 16) > 1e6
 
 
 def test_bandwidth_is_measured_for_the_usual_thread_counts() -> None:
@@ -264,6 +302,6 @@ def test_an_unmeasured_machine_is_like_one_of_its_tier(
     monkeypatch.setattr(store._cpu, "best_tier", lambda: tier)
     monkeypatch.setattr(store.psutil, "cpu_count", lambda logical=True: cores)
     similar = store.similar_cpu()
-    assert (similar.cores, similar.isa, similar.bandwidth_gb) == expected
+    assert (similar.cores, similar.isa, round(similar.bandwidth_gb, 1)) == expected
     profile, measured = store.own_profile(tmp_path, 1)
     assert (profile.cpu.name, profile.source, measured) == (name, "datasheet", False)

@@ -74,7 +74,7 @@ def test_the_tables_of_a_mixture_of_experts() -> None:
         ("mixed", 0.0, True, "(simulated, partly from datasheets)"),
         ("measured", 0.0, True, "(simulated, measured rates)"),
         ("measured", 0.02, False, "(measured rates)"),
-        ("measured", 0.85, False, "(measured rates; other programs took 85% of the processor while it was measured)"),
+        ("measured", 0.85, False, "(measured rates; other programs took 85 % of the processor while it was measured)"),
     ],
 )
 def test_the_table_says_where_its_rates_come_from(source: Any, others_load: float, what_if: bool, said: str) -> None:
