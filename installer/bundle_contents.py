@@ -68,7 +68,7 @@ PRUNED = (
     # llama.cpp's wheel holds each library once per version number.
     "llama_cpp/lib/*.so.*.*", "llama_cpp/lib/libggml.so", "llama_cpp/lib/libggml-base.so",
     "llama_cpp/lib/libllama.so.*", "llama_cpp/include/*", "llama_cpp/lib/cmake/*", "llama_cpp/lib/pkgconfig/*",
-    "numpy/*tests*", "*/tests/*.py", "*.pyi", "*.a",
+    "numpy/*tests*", "*/tests/*.py", "*.pyi", "*.a", "llama_cpp/lib/*.lib",
 )  # fmt: skip
 
 # Their absence would be noticed only by whoever needs them.

@@ -34,6 +34,7 @@ BUNDLE = DIST / "tessera"
 LLAMA_OPTIONS = (
     f"-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama.cpp_INCLUDE={(ROOT / 'installer' / 'llama_cpp.cmake').as_posix()}"
     " -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DCMAKE_INSTALL_BINDIR=llama_cpp/lib"
+    + (" -DGGML_OPENMP=OFF" if sys.platform == "win32" else "")  # whose library is no part of Windows
 )
 
 

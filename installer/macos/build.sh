@@ -12,7 +12,8 @@ QT_QPA_PLATFORM=offscreen .venv/bin/python installer/icons.py "$icons"
 iconutil -c icns -o build/package/tessera.icns "$icons"
 app=dist/Tessera.app/Contents
 rm -rf dist/Tessera.app && mkdir -p "$app/MacOS" "$app/Resources"
-cp -R dist/tessera/. "$app/MacOS/"
+cp dist/tessera/tessera "$app/MacOS/"
+cp -R dist/tessera/_internal "$app/Frameworks"  # where PyInstaller's program looks inside an .app
 cp build/package/tessera.icns "$app/Resources/"
 sed "s/@VERSION@/$version/" installer/macos/Info.plist >"$app/Info.plist"
 hdiutil create -ov -volname Tessera -srcfolder dist/Tessera.app "dist/Tessera-$version.dmg"

@@ -5,7 +5,7 @@
 
 $built = ".venv\.packages"
 if (-not (Test-Path $built) -or (Get-Item $stamp).LastWriteTime -gt (Get-Item $built).LastWriteTime) {
-  $env:CMAKE_ARGS = "-DLLAVA_BUILD=OFF"
+  $env:CMAKE_ARGS = "-DLLAVA_BUILD=OFF -DGGML_OPENMP=OFF"  # OpenMP's library is no part of Windows
   Run $python -m pip install -q -c constraints.txt --no-build-isolation -e .
   New-Item -ItemType File -Force $built | Out-Null
 } else {

@@ -126,3 +126,10 @@ def test_the_packager_is_pinned_where_the_rest_is():
     project = (ROOT / "pyproject.toml").read_text()
     for package in re.search(r"^package = \[(.*)\]", project, re.MULTILINE).group(1).split(", "):
         assert package.strip('"') in pins
+
+
+def test_windows_scripts_mean_the_same_to_every_powershell():
+    """Older ones read the system's code page, and all take curly quotes for straight ones."""
+    scripts = [*(ROOT / "installer/windows").glob("*.ps1"), *(ROOT / ".ci").glob("*.ps1")]
+    assert len(scripts) == 4
+    assert all(script.read_bytes().isascii() for script in scripts)
