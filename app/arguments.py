@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from engine.placement.arguments import add_arguments as plan_arguments
-from engine.placement.arguments import positive, thread_count
+from engine.placement.arguments import not_empty, positive, thread_count
 
 COMMANDS = ("chat", "info", "bench", "plan", "doctor", "smoke")
 
@@ -26,30 +26,38 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def _path(text: str) -> Path:
+    return Path(not_empty(text))  # an empty one would be the current folder
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tessera", description="Run language models larger than your graphics card. Without a command: the window."
     )
     top.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="keep conversations and settings here; doctor checks it"
+        "--data-dir", type=_path, metavar="DIR", help="keep conversations and settings here; doctor checks it"
     )
-    top.add_argument("--open", type=Path, metavar="FILE", help="open the window with this model; FILE alone does too")
+    top.add_argument("--open", type=_path, metavar="FILE", help="open the window with this model; FILE alone does too")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     _chat(commands.add_parser("chat", help="answer in the terminal"))
     info = commands.add_parser("info", help="show what a model file holds and which engine runs it")
-    info.add_argument("file", type=Path, metavar="FILE")
+    info.add_argument("file", type=_path, metavar="FILE")
     info.add_argument("--json", action="store_true", help="for programs")
     _bench(commands.add_parser("bench", help="measure a model's speed on this computer"))
     plan_arguments(commands.add_parser("plan", help="show what would go where on a computer, and how fast it would be"))
     smoke = commands.add_parser("smoke", help="open the window, load the starter model, ask, and end: does it work?")
-    smoke.add_argument("model", nargs="?", type=Path, metavar="MODEL", help="a GGUF file in place of the starter model")
+    smoke.add_argument(
+        "model", nargs="?", type=_path, metavar="MODEL", help="a GGUF file in place of the starter model"
+    )
     commands.add_parser("doctor", help="check this computer: what is here, what is missing, how to get it")
     return top
 
 
 def _chat(chat: argparse.ArgumentParser) -> None:
-    chat.add_argument("model", type=Path, metavar="MODEL", help="a GGUF file")
-    chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="without one: a conversation, line by line")
+    chat.add_argument("model", type=_path, metavar="MODEL", help="a GGUF file")
+    chat.add_argument(
+        "prompt", nargs="?", type=not_empty, metavar="PROMPT", help="without one: a conversation, line by line"
+    )
     chat.add_argument("--greedy", action="store_true", help="always take the most likely token")
     chat.add_argument("--max-tokens", type=positive, metavar="N", help="end the answer after N tokens")
     chat.add_argument("--threads", type=thread_count, metavar="N", help="processor threads")
@@ -60,7 +68,7 @@ def _chat(chat: argparse.ArgumentParser) -> None:
 
 
 def _bench(bench: argparse.ArgumentParser) -> None:
-    bench.add_argument("model", type=Path, metavar="MODEL", help="a GGUF file")
+    bench.add_argument("model", type=_path, metavar="MODEL", help="a GGUF file")
     bench.add_argument("--against", choices=("llama.cpp",), help="measure this one beside, in its best setting")
     bench.add_argument("--threads", type=thread_count, metavar="N", help="default: physical performance cores")
     bench.add_argument("--prefill", type=_lengths, default=(512,), metavar="N,…", help="prompt lengths (default 512)")
@@ -68,7 +76,7 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--depth", type=_depths, default=(0,), metavar="N,…", help="depths for decode (default 0)")
     bench.add_argument("--rounds", type=positive, default=5, metavar="N", help="interleaved rounds (default 5)")
     bench.add_argument("--starts", action="store_true", help="also load to first token, memory, pause between tokens")
-    bench.add_argument("--llama-bench", type=Path, metavar="PATH", help="add the rows of this llama-bench binary")
+    bench.add_argument("--llama-bench", type=_path, metavar="PATH", help="add the rows of this llama-bench binary")
     bench.add_argument(
         "--patience", type=positive, metavar="SECONDS", help="begin no third round of a measure after so long"
     )
@@ -85,7 +93,7 @@ def _device(command: argparse.ArgumentParser, default: str) -> None:
         help="what computes beside the processor, and how much of its memory: auto (an NVIDIA GPU, where one can be "
         f"used), cpu, cuda, cuda:6GiB, emulated:256MiB (default {default})",
     )
-    command.add_argument("--trace", type=Path, metavar="FILE", help="write when what ran, in Chrome's trace format")
+    command.add_argument("--trace", type=_path, metavar="FILE", help="write when what ran, in Chrome's trace format")
 
 
 def _lengths(text: str) -> tuple[int, ...]:

@@ -193,6 +193,7 @@ class Terminal:
 
 def run_without_display(folder: DataFolder, chosen: Path | None = None) -> int:
     """The window cannot open: say so, and converse with `chosen` or the model that would have been selected."""
+    from app.chat.parameters.table import answering
     from app.model_files import available_models
     from app.settings.values import Settings
 
@@ -208,5 +209,5 @@ def run_without_display(folder: DataFolder, chosen: Path | None = None) -> int:
         print(f"No model was found in {models_folder}. Put a GGUF file there.", file=sys.stderr)
         return 1
     load = LoadOptions(settings["context_length"] or None, settings["threads"] or None, engine=settings["engine"])
-    with Terminal(TerminalOptions(load=load)) as terminal:
+    with Terminal(TerminalOptions(answering({}).sampling, load=load)) as terminal:
         return terminal.converse() if terminal.load(model) else 1

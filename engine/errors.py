@@ -38,23 +38,28 @@ class OutOfMemoryError(EngineError):
 
 
 class ContextOverflowError(EngineError):
-    """A prompt does not fit the context; the request asked to be told instead of trimmed, or trimming is not enough."""
+    """A prompt does not fit the context, and the request asked to be told instead of trimmed."""
 
-    def __init__(self, prompt_tokens: int, context_length: int, *, is_trimmed: bool = False) -> None:
+    def __init__(self, prompt_tokens: int, context_length: int) -> None:
         self.prompt_tokens = prompt_tokens
         self.context_length = context_length
-        if is_trimmed:
-            super().__init__(
-                f"Even without older messages {prompt_tokens:,} tokens are needed, and the context holds "
-                f"{context_length:,}.",
-                done="Nothing was generated and nothing was removed.",
-                remedy="Choose a longer context, or shorten the last message.",
-            )
-            return
         super().__init__(
             f"The conversation needs {prompt_tokens:,} tokens, and the context holds {context_length:,}.",
             done="Nothing was generated and nothing was removed.",
             remedy="Trim the oldest messages, choose a longer context, or shorten the prompt.",
+        )
+
+
+class TurnTooLongError(EngineError):
+    """The last turn does not fit the context even without any older one: trimming would not help."""
+
+    def __init__(self, prompt_tokens: int, context_length: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        super().__init__(
+            f"Even without older messages {prompt_tokens:,} tokens are needed, and the context holds "
+            f"{context_length:,}.",
+            done="Nothing was generated and nothing was removed.",
+            remedy="Choose a longer context, or shorten the last message.",
         )
 
 

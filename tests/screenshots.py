@@ -156,7 +156,7 @@ def pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     stage.engine.begin(request)
     for word in STREAMING.split(" "):
         stage.engine.emit(TokenEvent(request.request_id, word + " "))
-    stage.settle(0.2)
+    stage.settle(0.8)  # the figures below follow every quarter of a second
     yield "chat-streaming", window
     error = ErrorInfo(
         "ContextOverflowError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,8 @@ class Remedies(QObject):
     def offer(self, message: Message, error: dict[str, str]) -> None:
         """The visible choice where a prompt is longer than the context; for other errors, another try."""
         actions: tuple[Action, ...]
-        if error["kind"] == "ContextOverflowError":
-            actions = self._ways_to_room(message)
+        if error["kind"] in ("ContextOverflowError", "TurnTooLongError"):
+            actions = self._ways_to_room(message, can_trim=error["kind"] == "ContextOverflowError")
         elif error["kind"] == "FileChangedError":  # it would fail again and again until then
             actions = (Action(tr("Load the model again"), self._models.reload, primary=True),)
         else:
@@ -92,22 +93,28 @@ class Remedies(QObject):
             )
         )
 
-    def _ways_to_room(self, message: Message) -> tuple[Action, ...]:
+    def _ways_to_room(self, message: Message, *, can_trim: bool = True) -> tuple[Action, ...]:
+        """Only what can help: older messages are left out where there are any and that was not tried in vain."""
+
         def trim() -> None:
             if message.content:
                 self._session.continue_answer(message.id, Overflow.TRIM_OLDEST)
             else:
                 self._session.regenerate(message.id, Overflow.TRIM_OLDEST)
 
-        actions = [Action(tr("Leave out the oldest messages"), trim, primary=True)]
-        if self._can_summarise(message):
-            words = tr("Summarise the oldest messages")
-            actions.append(Action(words, lambda: self.summarise_requested.emit(message)))
+        ways: list[tuple[str, Callable[[], None]]] = []
+        if can_trim and self._has_older_turns(message):
+            ways.append((tr("Leave out the oldest messages"), trim))
+            ways.append((tr("Summarise the oldest messages"), lambda: self.summarise_requested.emit(message)))
         if longer := self._longer_context():
-            actions.append(Action(tr("Load with {count} tokens of context", count=f"{longer:,}"), self._grow_context))
+            ways.append((tr("Load with {count} tokens of context", count=f"{longer:,}"), self._grow_context))
+        if not can_trim or not self._has_older_turns(message):
+            ways.append((tr("Edit the message"), self._page.edit_last))
+        actions = [Action(words, run, primary=number == 0) for number, (words, run) in enumerate(ways)]
         return (*actions, Action(tr("Stop here"), lambda: None))
 
-    def _can_summarise(self, message: Message) -> bool:
+    def _has_older_turns(self, message: Message) -> bool:
+        """Before the last one, that the model is still told as they are."""
         tree = self._session.tree
         return (
             tree is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from app.chat.parameters.table import answering
 from app.terminal import Terminal, TerminalOptions
 from engine.errors import EngineError
 from engine.messages import LoadOptions, SamplingParams
@@ -13,7 +14,7 @@ from engine.runtime.devices.device import parse_device
 
 def run(options: argparse.Namespace) -> int:
     """0: answered; 1: the model could not be loaded, or the answer ended with an error."""
-    sampling = SamplingParams(temperature=0.0) if options.greedy else SamplingParams()
+    sampling = SamplingParams(temperature=0.0) if options.greedy else answering({}).sampling
     try:
         _check(options)
         device = parse_device(options.device)

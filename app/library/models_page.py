@@ -28,7 +28,7 @@ from app.library.models_table import ModelsTable
 from app.library.panes import Panes
 from app.library.rows import table_entries
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import sentences, tr
 
 
 class ModelsPage(QWidget):
@@ -85,7 +85,8 @@ class ModelsPage(QWidget):
             button.setObjectName("secondary")
             button.clicked.connect(lambda _=False, run=run: run())
             line.addWidget(button)
-        line.addWidget(self._more_button())
+        self.more = self._more_button()
+        line.addWidget(self.more)
         column.addLayout(line)
         column.addWidget(self.empty, 1)
         column.addWidget(self.table, 1)
@@ -204,7 +205,7 @@ class ModelsPage(QWidget):
         loaded = entry.state.name == "IN_USE"
         words = tr("{name} goes to the trash.", name=entry.title)
         if loaded:
-            words += " " + tr("It is loaded now and will be unloaded first.")
+            words = sentences(words, tr("It is loaded now and will be unloaded first."))
         buttons = QMessageBox.StandardButton.Yes | QMessageBox.StandardButton.Cancel
         if QMessageBox.question(self, tr("Delete the model?"), words, buttons) == QMessageBox.StandardButton.Yes:
             self._library.delete(entry)

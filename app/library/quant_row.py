@@ -12,7 +12,7 @@ from app.elided_label import ElidedLabel
 from app.library.pill import Mood, Pill
 from app.model_files import format_bytes
 from app.theme.theme import Theme
-from app.translation import engine_text, tr
+from app.translation import engine_text, sentences, tr
 
 if TYPE_CHECKING:
     from engine.hub.fit import Fit
@@ -76,7 +76,7 @@ class QuantRow(QFrame):
         else:
             reason = engine_text(fit.reason)
             if not fit.from_header:
-                reason += " " + tr("Estimated from the size; press the row to read the file's own header.")
+                reason = sentences(reason, tr("Estimated from the size; press the row to read the file's own header."))
             self.pill.show_text(engine_text(fit.label), _MOODS[fit.kind.value], reason)
         self.button.setObjectName("primary" if recommended and self.button.isEnabled() else "secondary")
         self.button.style().unpolish(self.button)

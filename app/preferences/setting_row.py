@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from app.settings.table import Setting
 from app.theme.theme import Theme
 from app.titled_text import TitledText
-from app.translation import tr
+from app.translation import sentences, tr
 
 _NARROW, _LEAST_WIDTH = 460, 330  # pixels
 
@@ -36,11 +36,11 @@ class SettingRow(QWidget):
         self._theme = theme
         self.has_line = False  # above, to the row before
         self._showing = False
-        words = tr(setting.help)
-        if setting.needs_reload:
-            words += " " + tr("Takes effect when a model is loaded.")
-        if setting.needs_restart:
-            words += " " + tr("Takes effect after a restart.")
+        words = sentences(
+            tr(setting.help),
+            tr("Takes effect when a model is loaded.") if setting.needs_reload else "",
+            tr("Takes effect after a restart.") if setting.needs_restart else "",
+        )
         self.words = f"{tr(setting.title)} {words} {setting.name} {tr(setting.group)}".lower()
         self.reset = QToolButton(self)
         self.reset.setObjectName("quiet")

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.processors import usable_processors
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -26,6 +28,7 @@ class Setting:
     needs_reload: bool = False  # takes effect when the model is loaded the next time
     shown: bool = True
     zero: str = "Automatic"  # what 0 means, where it is the default
+    too_much: str = ""  # said of more than `maximum`, {} being that; empty: as of every other
     renamed_from: tuple[str, ...] = field(default=())
 
     def problem(self, value: Any) -> str:
@@ -43,7 +46,8 @@ class Setting:
         if self.minimum is not None and value < self.minimum:
             return f"“{self.name}” must be at least {self.minimum:g}, not {value!r}."
         if self.maximum is not None and value > self.maximum:
-            return f"“{self.name}” must be at most {self.maximum:g}, not {value!r}."
+            usual = f"“{self.name}” must be at most {self.maximum:g}, not {value!r}."
+            return self.too_much.format(f"{self.maximum:g}") or usual
         return ""
 
 
@@ -127,9 +131,11 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         ENGINE,
         "Threads",
-        "Processor threads used for computing. 0: one for each fast physical core.",
+        "Processor threads used for computing, at most one for each logical processor. 0: one for each fast physical "
+        "core.",
         minimum=0,
-        maximum=1024,
+        maximum=usable_processors(),
+        too_much="“threads” must be at most {}: no more logical processors can be used here.",
         needs_reload=True,
     ),
     Setting(

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app.store.own_files import OwnFiles
 from app.store.records import Conversation, Message, Status
 from app.store.schema import back_up, open_database
 
@@ -26,31 +27,40 @@ class Found(NamedTuple):
     excerpt: str
 
 
+class PutBack(NamedTuple):
+    """The conversations file was written anew."""
+
+    other: Path | None  # what lay in its place, and where it lies now
+
+
 class ConversationStore:
     """The conversations file. Every method is one transaction, and durable once it returns."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path if str(path) != ":memory:" else None
+        self._path = path
         self._connection = open_database(path)
         self._mark_interrupted()
+        self._files = OwnFiles(path) if str(path) != ":memory:" else None
 
     def close(self) -> None:
         self._connection.close()
 
-    def put_back(self) -> bool:
-        """Whether the file had been taken away: SQLite would go on writing where nobody finds it. What it held, and
-        still holds for this connection, is a file again then. sqlite3.Error, OSError: not yet; nothing is lost."""
-        if self._path is None or self._path.exists():
-            return False
+    def put_back(self) -> PutBack | None:
+        """What was done where the file had been taken away or replaced: SQLite would go on writing where nobody finds
+        it. What it held, and still holds for this connection, is a file again then, and another one in its place is
+        kept beside it. None: nothing was to be done. sqlite3.Error, OSError: not yet; nothing is lost."""
+        if self._files is None or self._files.are_here:
+            return None
         self._path.parent.mkdir(parents=True, exist_ok=True)
         copy = self._path.with_suffix(f"{self._path.suffix}.back")
         back_up(self._connection, copy)
+        other = self._files.set_others_aside()
         self._connection.close()  # first: it removes the logs of the old file, by name
-        for suffix in ("-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        self._files.remove_logs()
         copy.replace(self._path)
         self._connection = open_database(self._path)
-        return True
+        self._files = OwnFiles(self._path)
+        return PutBack(other)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -167,14 +167,15 @@ class StoreThread:
         self._is_failing = False
 
     def _put_back(self, store: ConversationStore) -> bool:
-        """A file that was deleted while it is open comes back with all that it held. False where that fails as yet."""
+        """A file that was deleted or replaced while it is open comes back with all that it held. False where that
+        fails as yet."""
         try:
-            was_gone = store.put_back()
+            done = store.put_back()
         except (sqlite3.Error, OSError) as error:
             self._tell_unsaved(error)
             return False
-        if was_gone:
-            told = _taken_away(self._path)
+        if done is not None:
+            told = _taken_away(self._path) if done.other is None else _replaced(self._path, done.other)
             self._deliver(lambda: self._on_error(told))
         return True
 
@@ -216,6 +217,14 @@ def _taken_away(path: Path) -> StoreError:
         f"The conversations file {path} was taken away while Tessera used it.",
         done="It was written anew, with all conversations.",
         remedy="To move it or to put a backup in its place, close Tessera first.",
+    )
+
+
+def _replaced(path: Path, other: Path) -> StoreError:
+    return StoreError(
+        f"The conversations file {path} was replaced by another one while Tessera used it.",
+        done=f"It was written anew, with all conversations of this session; the other one was kept as {other.name}.",
+        remedy="To use the other one, close Tessera and put it in the file's place.",
     )
 
 

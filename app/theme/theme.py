@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QApplication
 from app.assets import FONTS, ICONS, STYLESHEET
 from app.settings.values import Settings
 from app.theme.icons import icon
-from app.theme.tokens import MONO, RADII, SANS, SPACING, THEMES, Colors, TypeScale
+from app.theme.tokens import CHINESE, MONO, RADII, SANS, SPACING, THEMES, Colors, TypeScale
+from app.translation import chosen_language
 
 
 class Theme(QObject):
@@ -27,6 +28,7 @@ class Theme(QObject):
         self.name = "light"
         self.colors: Colors = THEMES["light"]
         self.type = TypeScale()
+        self._chinese: list[str] = []
         settings.on_change(self._setting_changed)
         hints = QGuiApplication.styleHints()
         hints.colorSchemeChanged.connect(self.apply)
@@ -34,6 +36,8 @@ class Theme(QObject):
     def load_fonts(self) -> None:
         for path in sorted(FONTS.glob("*.ttf")):
             QFontDatabase.addApplicationFont(str(path))
+        if chosen_language(self._settings["language"]) == "zh_CN":
+            self._chinese = [family for family in CHINESE if QFontDatabase.hasFamily(family)][:1]
 
     def apply(self) -> None:
         chosen = self._settings["theme"]
@@ -54,13 +58,13 @@ class Theme(QObject):
         return QColor(getattr(self.colors, name))
 
     def font(self, pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-        font = QFont(SANS)  # other scripts come from the system, which knows better than any list
+        font = QFont([SANS, *self._chinese])  # other scripts come from the system, which knows better than any list
         font.setPixelSize(pixels)
         font.setWeight(weight)
         return font
 
     def mono(self, pixels: int) -> QFont:
-        font = QFont(MONO)
+        font = QFont([MONO, *self._chinese])
         font.setPixelSize(pixels)
         font.setStyleHint(QFont.StyleHint.Monospace)
         font.setFixedPitch(True)

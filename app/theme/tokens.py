@@ -10,6 +10,15 @@ from dataclasses import dataclass
 
 SANS = "Inter"
 MONO = "JetBrains Mono"
+# For a Chinese window: a system of another language may give Japanese shapes to characters that both write.
+CHINESE = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "PingFang SC",
+    "Microsoft YaHei UI",
+    "Microsoft YaHei",
+)
 
 
 @dataclass(frozen=True, slots=True)

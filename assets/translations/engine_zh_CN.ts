@@ -536,6 +536,10 @@
       <translation>这是在单独的进程中尝试的，因此其他部分不受影响。</translation>
     </message>
     <message>
+      <source>It was written anew, with all conversations of this session; the other one was kept as {}.</source>
+      <translation>已重新写入本次会话的所有对话；另一个文件已保留为 {}。</translation>
+    </message>
+    <message>
       <source>It was written anew, with all conversations.</source>
       <translation>已重新写入，包含所有对话。</translation>
     </message>
@@ -1016,6 +1020,10 @@
       <translation>对话文件 {0} 已损坏：{1}。</translation>
     </message>
     <message>
+      <source>The conversations file {} was replaced by another one while Tessera used it.</source>
+      <translation>对话文件 {} 在 Tessera 使用期间被另一个文件替换了。</translation>
+    </message>
+    <message>
       <source>The conversations file {} was taken away while Tessera used it.</source>
       <translation>对话文件 {} 在 Tessera 使用时被移走了。</translation>
     </message>
@@ -1398,6 +1406,10 @@
     <message>
       <source>To move it or to put a backup in its place, close Tessera first.</source>
       <translation>要移动它或用备份替换它，请先关闭 Tessera。</translation>
+    </message>
+    <message>
+      <source>To use the other one, close Tessera and put it in the file's place.</source>
+      <translation>若要使用另一个文件，请关闭 Tessera 并用它替换该文件。</translation>
     </message>
     <message>
       <source>Trim the oldest messages, choose a longer context, or shorten the prompt.</source>
@@ -2630,6 +2642,10 @@
     <message>
       <source>{}: “{}” keeps one expert in a tensor of its own, a layout of early 2024.</source>
       <translation>{0}：“{1}”将一个专家放在单独的张量中，这是 2024 年初的布局。</translation>
+    </message>
+    <message>
+      <source>“threads” must be at most {}: no more logical processors can be used here.</source>
+      <translation>“threads”最多为 {}：这里没有更多可用的逻辑处理器。</translation>
     </message>
     <message>
       <source>“{}.attn_q.weight” and “{}.attn_k.weight” disagree on the size of a head</source>

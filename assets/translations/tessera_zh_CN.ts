@@ -516,6 +516,10 @@
       <translation>编辑</translation>
     </message>
     <message>
+      <source>Edit the message</source>
+      <translation>编辑这条消息</translation>
+    </message>
+    <message>
       <source>Edit your last message (empty box)</source>
       <translation>编辑上一条消息（输入框为空时）</translation>
     </message>
@@ -1480,8 +1484,8 @@
       <translation>处理器</translation>
     </message>
     <message>
-      <source>Processor threads used for computing. 0: one for each fast physical core.</source>
-      <translation>用于计算的处理器线程数。0：每个快速物理核心一个。</translation>
+      <source>Processor threads used for computing, at most one for each logical processor. 0: one for each fast physical core.</source>
+      <translation>用于计算的处理器线程数，最多为逻辑处理器的数量。0：每个高性能物理核心一个。</translation>
     </message>
     <message>
       <source>Prompt</source>

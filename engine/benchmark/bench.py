@@ -25,8 +25,9 @@ from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.placement.hardware.timing import pace as measured_pace
+from engine.processors import usable_processors
 from engine.runtime.devices.device import parse_device
-from engine.runtime.threads import default_threads, usable_processors
+from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
 from kernels import _cpu
 

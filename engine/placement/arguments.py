@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 
+from engine.processors import usable_processors
+
 MODES = ("decode", "prefill", "least-memory")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(GIB|MIB|GB|MB|G|M|)", re.IGNORECASE)
 _UNITS = {"GIB": 1 << 30, "G": 1 << 30, "": 1 << 30, "MIB": 1 << 20, "M": 1 << 20, "GB": 10**9, "MB": 10**6}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="FILE|REPO", help="a GGUF file, or owner/name[:QUANT] on the hub")
+    parser.add_argument(
+        "model", type=not_empty, metavar="FILE|REPO", help="a GGUF file, or owner/name[:QUANT] on the hub"
+    )
     card = parser.add_mutually_exclusive_group()
     card.add_argument("--gpu", metavar="NAME", help='a GPU of the catalogue ("RTX 4090"), or "none"')
     parser.add_argument("--cpu", metavar="NAME", help='a CPU of the catalogue ("Core i7-11700")')
@@ -30,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
+def not_empty(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty")
+    return text
+
+
 def positive(text: str) -> int:
     try:
         value = int(text)
@@ -41,9 +51,7 @@ def positive(text: str) -> int:
 
 
 def thread_count(text: str) -> int:
-    """More threads than processors only wait for each other."""
-    from engine.runtime.threads import usable_processors
-
+    """Not more than `usable_processors`."""
     value, most = positive(text), usable_processors()
     if value > most:
         raise argparse.ArgumentTypeError(f"{value} is more than the {most} logical processors that can be used here")

@@ -21,11 +21,6 @@ def default_threads() -> int:
     return len({_siblings(cpu) for cpu in performance_cpus(frozenset(os.sched_getaffinity(0)))}) or 1
 
 
-def usable_processors() -> int:
-    """All logical processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def performance_cpus(allowed: frozenset[int]) -> frozenset[int]:
     """Those of `allowed` that are the fast kind; all of them where the kinds do not differ."""
     fast = allowed & parse_cpu_list(_read(_INTEL_PERFORMANCE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.errors import ContextOverflowError
+from engine.errors import ContextOverflowError, TurnTooLongError
 from engine.messages import ChatMessage, GenerationRequest, Overflow
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -24,7 +24,8 @@ class Prompt:
 def build_prompt(
     request: GenerationRequest, template: ChatTemplate, tokenizer: Tokenizer, context_length: int
 ) -> Prompt:
-    """Raises ContextOverflowError when the prompt leaves no room for a single token and may not be trimmed."""
+    """Raises ContextOverflowError when the prompt leaves no room for a single token and may not be trimmed,
+    TurnTooLongError when trimming is not enough."""
     if request.raw_prompt is not None:
         tokens = tokenizer.encode(request.raw_prompt)
         if len(tokens) >= context_length:
@@ -39,7 +40,7 @@ def build_prompt(
         trimmed = fitter.shortest_trim(context_length - max(room, 1)) or fitter.last_turn()
         if len(trimmed.tokens) < context_length:  # a long last question leaves less room, but some
             return trimmed
-        raise ContextOverflowError(len(trimmed.tokens), context_length, is_trimmed=True)
+        raise TurnTooLongError(len(trimmed.tokens), context_length)
     raise ContextOverflowError(len(prompt.tokens), context_length)
 
 

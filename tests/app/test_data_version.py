@@ -38,7 +38,7 @@ def test_an_older_folder_opens_with_everything_in_it(folder, version):
     assert (backup / "settings.json").read_bytes() == (FOLDERS[version] / "settings.json").read_bytes()
     settings = Settings(folder.settings)
     assert settings.problems == []
-    assert (settings["theme"], settings["font_size"], settings["threads"]) == ("dark", 17, 3)
+    assert (settings["theme"], settings["font_size"], settings["threads"]) == ("dark", 17, 1)
     store = ConversationStore(folder.database)
     (conversation,) = store.conversations()
     assert (conversation.title, conversation.pinned, conversation.parameters) == ("Mosaics", True, {"temperature": 0.2})

@@ -12,3 +12,11 @@ def test_the_memory_page_without_a_model_leads_to_the_library(start, data_folder
     assert page.empty.isVisible() and not page.notice.isVisible() and not page.budget.isVisible()
     qtbot.mouseClick(page.empty.button, Qt.MouseButton.LeftButton)
     assert app.window.page("library").isVisible()
+
+
+def test_words_stand_below_each_other_in_the_middle(app):
+    empty = app.page.empty
+    middle = empty.rect().center().x()
+    assert empty.width() > empty.text.maximumWidth()
+    for part in (empty.mark, empty.title, empty.text):
+        assert abs(part.geometry().center().x() - middle) <= 1

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from app.settings.table import SETTINGS
+from engine.processors import usable_processors
 
 
 @pytest.fixture
@@ -25,8 +26,8 @@ def test_changing_a_control_changes_the_setting_at_once(app, page):
     row = page.rows["theme"]
     row.control.setCurrentIndex(row.control.findData("dark"))
     assert app.context.theme.name == "dark"
-    page.rows["threads"].control.setValue(3)
-    assert settings["threads"] == 3
+    page.rows["threads"].control.setValue(1)
+    assert settings["threads"] == 1
     assert page.reload.isVisible()
     row.reset.click()
     assert settings["theme"] == "system"
@@ -34,9 +35,16 @@ def test_changing_a_control_changes_the_setting_at_once(app, page):
 
 
 def test_reloading_takes_the_new_options(app, page, qtbot):
-    page.rows["threads"].control.setValue(3)
+    page.rows["threads"].control.setValue(1)
     page.reload.click()
-    assert app.engine.commands[-1].options.threads == 3
+    assert app.engine.commands[-1].options.threads == 1
+
+
+def test_no_more_threads_than_the_computer_has(app, page):
+    control = page.rows["threads"].control
+    assert control.maximum() == usable_processors()
+    with pytest.raises(ValueError, match=f"at most {usable_processors()}: no more logical"):
+        app.context.settings.set("threads", usable_processors() + 1)
 
 
 def test_search_shows_only_what_was_asked_for(page):
@@ -50,12 +58,12 @@ def test_search_shows_only_what_was_asked_for(page):
 
 def test_export_import_and_reset(app, page, tmp_path):
     settings = app.context.settings
-    settings.set("threads", 5)
+    settings.set("threads", 1)
     page.export_to(tmp_path / "s.json")
     page.reset_all()
     assert settings["threads"] == 0
     page.import_from(tmp_path / "s.json")
-    assert settings["threads"] == 5
+    assert settings["threads"] == 1
 
 
 def test_importing_names_what_it_cannot_take(app, page, tmp_path):

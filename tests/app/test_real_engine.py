@@ -13,6 +13,7 @@ from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.store.records import Status
 from engine.messages import ModelLoaded
+from engine.processors import usable_processors
 
 LOADING_MS = 60_000
 ANSWERING_MS = 120_000
@@ -27,7 +28,7 @@ def context(qapp, qtbot, tmp_path, starter_model):
     except OSError:  # another file system
         shutil.copyfile(starter_model, folder.models / starter_model.name)
     context = AppContext(qapp, folder, CrashHandler(folder.logs))
-    context.settings.set("threads", 2)
+    context.settings.set("threads", min(2, usable_processors()))
     context.settings.set("context_length", 512)
     context.window.show()
     qtbot.waitUntil(lambda: context.models.info is not None, timeout=LOADING_MS)

@@ -18,9 +18,9 @@ from app.__main__ import main
 from app.arguments import COMMANDS, parser
 from app.environment import has_display
 from app.terminal import Terminal, TerminalOptions
-from engine.messages import ErrorInfo, ModelLoadFailed, Notice
+from engine.messages import ErrorInfo, ModelLoadFailed, Notice, SamplingParams
 from engine.placement.hardware import catalogue
-from engine.runtime.threads import usable_processors
+from engine.processors import usable_processors
 
 README = Path(__file__).parents[2] / "README.md"
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
@@ -115,6 +115,17 @@ def test_the_windows_options_are_refused_beside_commands(arguments, reason, caps
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "sampling"),
+    [([], SamplingParams(repetition_penalty=1.1)), (["--greedy"], SamplingParams(temperature=0.0))],
+)
+def test_the_terminal_asks_as_the_window_does(options, sampling, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Terminal, "load", lambda terminal, _: asked.append(terminal._options.sampling))
+    assert main(["chat", "m.gguf", "Hello", *options]) == 1
+    assert asked == [sampling]
+
+
 def test_what_the_end_has_to_say_is_told():
     err = io.StringIO()
     with Terminal(TerminalOptions(), err=err) as terminal:
@@ -153,6 +164,27 @@ def test_threads_that_cannot_be(command, threads, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
+    [
+        ["chat", ""],
+        ["chat", "m.gguf", " "],
+        ["chat", "m.gguf", "--trace", ""],
+        ["info", ""],
+        ["bench", ""],
+        ["plan", ""],
+        ["smoke", ""],
+        ["--open", ""],
+        ["--data-dir", ""],
+    ],
+)
+def test_empty_names_are_no_names_of_the_current_folder(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
     [("plan", "--ram", "9" * 400), ("plan", "--budget", "9" * 400), ("chat", "--device", "emulated:" + "9" * 400)],
 )
 def test_sizes_beyond_all_bounds(arguments, capsys):
@@ -183,7 +215,7 @@ def test_the_terminal_tells_notices(monkeypatch):
     assert err.getvalue().splitlines()[0] == "Its architecture is strange. It runs elsewhere."
 
 
-@pytest.mark.parametrize("path", ["", ".", "/tmp/" + "y" * 300, "/tmp" + "/abcdefgh" * 600, "/nope", "nowhere/at/all"])
+@pytest.mark.parametrize("path", [".", "/tmp/" + "y" * 300, "/tmp" + "/abcdefgh" * 600, "/nope", "nowhere/at/all"])
 @pytest.mark.parametrize("command", ["info", "plan"])
 def test_paths_that_lead_nowhere(command, path):
     done = run(command, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from PySide6.QtCore import Qt
 
 from app.store.records import Status
@@ -91,23 +92,48 @@ def test_regenerating_makes_a_second_version(app, qtbot):
     ]
 
 
-def test_a_prompt_longer_than_the_context_is_a_visible_choice(app, qtbot):
+def overflow(app, qtbot, kind: str, turns: int):
+    """The problem that is shown where the last of `turns` ends with an error of this kind."""
+    app.engine.answer = "Short"
+    for _ in range(turns - 1):
+        send(qtbot, app, "Short")
+        qtbot.waitUntil(lambda: answered(app))
     app.engine.answer = None
     send(qtbot, app, "Long")
-    qtbot.waitUntil(lambda: bool(app.engine.requests()))
-    request = app.engine.requests()[0]
-    error = ErrorInfo("ContextOverflowError", "Too long.", "Nothing was removed.", "Trim or stop.")
-    app.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, None, error))
+    qtbot.waitUntil(lambda: len(app.engine.requests()) == turns)
+    error = ErrorInfo(kind, "Too long.", "Nothing was removed.", "Trim or stop.")
+    app.engine.emit(GenerationFinished(app.engine.requests()[-1].request_id, FinishReason.ERROR, None, error))
     qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
-    problem = app.page.problem_stack.cards[0].problem
+    return app.page.problem_stack.cards[0].problem
+
+
+def test_a_prompt_longer_than_the_context_is_a_visible_choice(app, qtbot):
+    problem = overflow(app, qtbot, "ContextOverflowError", turns=2)
     assert problem.cause == "Too long."
-    labels = [action.label for action in problem.actions]
-    assert labels == ["Leave out the oldest messages", "Load with 8,192 tokens of context", "Stop here"]
+    assert [action.label for action in problem.actions] == [
+        "Leave out the oldest messages",
+        "Summarise the oldest messages",
+        "Load with 8,192 tokens of context",
+        "Stop here",
+    ]
     app.engine.answer = "Fits now"
     problem.actions[0].run()
     qtbot.waitUntil(lambda: answered(app) and app.session.path()[-1].content == "Fits now")
     assert app.engine.requests()[-1].overflow is Overflow.TRIM_OLDEST
-    assert len(app.session.path()) == 2
+    assert len(app.session.path()) == 4
+
+
+@pytest.mark.parametrize(("kind", "turns"), [("TurnTooLongError", 2), ("ContextOverflowError", 1)])
+def test_trimming_is_not_offered_where_it_cannot_help(app, qtbot, kind, turns):
+    """It was tried in vain, or there is nothing older."""
+    problem = overflow(app, qtbot, kind, turns)
+    assert [action.label for action in problem.actions] == [
+        "Load with 8,192 tokens of context",
+        "Edit the message",
+        "Stop here",
+    ]
+    problem.actions[1].run()
+    assert app.page.composer.text == "Long"
 
 
 def test_an_error_in_the_middle_keeps_what_came(app, qtbot):
@@ -220,7 +246,7 @@ def test_settings_and_markers_that_cannot_be_written_stop_nothing(app, qtbot, da
     data_folder.load_marker.with_suffix(".json.part").mkdir()
     app.context.models.load(tmp_path / "other.gguf")
     qtbot.waitUntil(lambda: app.context.models.loading_path is None)
-    app.context.settings.set("threads", 2)
+    app.context.settings.set("threads", 1)
     assert any("could not be saved" in card.problem.cause for card in app.page.problem_stack.cards)
     send(qtbot, app, "Hi")
     qtbot.waitUntil(lambda: answered(app))

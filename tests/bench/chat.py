@@ -37,6 +37,7 @@ from tests.support.scripted_engine import ScriptedEngine, model_info
 MESSAGES, OPENS, MEGABYTES = 10_000, 1.0, 300  # messages, seconds, MB
 SPEED, SECONDS, BUSY = 200, 8, 0.30  # tokens a second, seconds, share of the main thread
 STOPS, STOP_MS = 20, 100
+ENDLESS = "Repeat the word mosaic again and again, and never stop: mosaic mosaic mosaic mosaic"
 
 
 class Bench:
@@ -108,23 +109,38 @@ class Bench:
     # --- stopping a real model ---
 
     def stop_answers(self) -> None:
-        session = self.context.session
         self.until(lambda: self.context.models.info is not None)
-        for name, prompt, words in (("writing", "Count to a thousand.", 5), ("reading", WORDS * 90, 0)):
+        for name, prompt, words in (("writing", ENDLESS, 5), ("reading", WORDS * 90, 0)):
             waits: list[float] = []
-            for number in range(STOPS):
-                session.new()
-                session.send(f"{number}: {prompt}")
-                answer = session.path()[-1]
-                self.until(lambda answer=answer, words=words: self._is_under_way(answer, words))
-                shown, began = answer.content, time.perf_counter()
-                session.stop()
-                self.until(lambda: not session.is_busy)
-                waits.append((time.perf_counter() - began) * 1000)
-                assert answer.content.startswith(shown) and answer.status is Status.STOPPED, answer
+            asked = 0
+            while len(waits) < STOPS:
+                asked += 1
+                # A prompt that is to be read must not be one that was read before.
+                if (wait := self._stop(prompt if words else f"{asked}: {prompt}", words)) is not None:
+                    waits.append(wait * 1000)
+                if asked > 2 * STOPS:
+                    raise SystemExit(f"The model ends its answers by itself: {asked - len(waits)} of {asked}.")
             waits.sort()
-            print(f"stopped while {name}, {STOPS} times: median {statistics.median(waits):.0f} ms")
+            print(f"stopped while {name}, {STOPS} times of {asked}: median {statistics.median(waits):.0f} ms")
             self.tell("… at most", waits[-1], STOP_MS, "ms")
+
+    def _stop(self, prompt: str, words: int) -> float | None:
+        """Seconds until an answer that has so many words (0: a prompt that is being read) was stopped; None where the
+        model was faster with its end. That its text is kept is checked."""
+        session = self.context.session
+        session.new()
+        session.set_parameters({"temperature": 0, "repetition_penalty": 1.0})  # so that it repeats itself for good
+        session.send(prompt)
+        answer = session.path()[-1]
+        self.until(lambda: not session.is_busy or self._is_under_way(answer, words))
+        shown, began = answer.content, time.perf_counter()
+        session.stop()
+        self.until(lambda: not session.is_busy)
+        wait = time.perf_counter() - began
+        if answer.status is Status.COMPLETE:
+            return None
+        assert answer.content.startswith(shown) and answer.status is Status.STOPPED, answer
+        return wait
 
     def _is_under_way(self, answer: Message, words: int) -> bool:
         generation = self.context.session.generation

@@ -180,7 +180,7 @@ def _crash_error(when: str, child: ChildProcess) -> BackendCrashedError:
 
 def _as_exception(info: ErrorInfo) -> EngineError:
     kind = getattr(errors, info.kind, EngineError)
-    if kind is errors.ContextOverflowError or not issubclass(kind, EngineError):
+    if kind in (errors.ContextOverflowError, errors.TurnTooLongError) or not issubclass(kind, EngineError):
         kind = EngineError
     error: EngineError = kind(info.cause, done=info.done, remedy=info.remedy)
     return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat.answer_facts import ending_of, format_seconds, progress, summary
+from app.chat.answer_facts import ending_of, format_seconds, notes, progress, summary
 from app.chat.generation import Generation
 from app.store.records import Message, Status
 from engine.messages import (
@@ -69,6 +69,14 @@ def test_every_ending_has_a_status_and_words(reason, status, words):
     one.finished(GenerationFinished("a", reason, None, error), 2.0)
     assert (one.message.status, ending_of(one.message), one.message.content) == (status, words, "kept")
     assert "traceback" not in str(one.message.details)
+
+
+def test_what_was_left_out_of_the_prompt_is_said_under_the_answer():
+    one = generation()
+    one.started(GenerationStarted("a", 900, 0, trimmed_messages=4), None)
+    one.token(TokenEvent("a", "kept"), 1.0)
+    one.finished(GenerationFinished("a", FinishReason.STOP, None), 2.0)
+    assert notes(one.message) == [("4 of the oldest messages were left out to fit the context.", False)]
 
 
 def test_progress_from_waiting_to_writing():

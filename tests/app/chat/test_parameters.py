@@ -15,7 +15,8 @@ from engine.messages import FinishReason, GenerationFinished, LoadModel, Overflo
 
 def test_every_sampler_option_has_a_parameter_with_its_default():
     assert {field.name for field in fields(SamplingParams)} <= set(BY_NAME)
-    assert answering({}).sampling == SamplingParams()
+    assert answering({}).sampling == SamplingParams(repetition_penalty=1.1, penalty_last_n=64)
+    assert answering({"repetition_penalty": 1.0}).sampling == SamplingParams()
     assert all(parameter.help.endswith(".") for parameter in PARAMETERS)
 
 
@@ -84,7 +85,7 @@ def test_the_panel_changes_what_is_asked_and_each_conversation_has_its_own(app, 
     app.session.set_parameters({})
     app.session.send("Other")
     qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
-    assert app.engine.requests()[-1].sampling == SamplingParams()
+    assert app.engine.requests()[-1].sampling == answering({}).sampling
     app.session.open(first)
     qtbot.waitUntil(lambda: app.session.conversation_id == first and bool(app.session.path()))
     assert rows["temperature"].value == pytest.approx(0.2)
@@ -139,6 +140,8 @@ def test_what_to_do_when_the_context_is_full_is_kept_with_the_conversation(app, 
 
 
 def test_an_answer_that_fills_the_context_goes_on_once_there_is_room(app, qtbot):
+    app.session.send("Are you an author?")
+    qtbot.waitUntil(lambda: app.session.path()[-1].status is Status.COMPLETE)
     app.engine.answer = None
     app.session.send("Write a book")
     request = app.engine.requests()[-1]
@@ -152,4 +155,4 @@ def test_an_answer_that_fills_the_context_goes_on_once_there_is_room(app, qtbot)
     problem.actions[0].run()
     again = app.engine.requests()[-1]
     assert (again.answer_prefix, again.overflow) == ("Chapter one", Overflow.TRIM_OLDEST)
-    assert len(app.session.path()) == 2
+    assert len(app.session.path()) == 4

@@ -8,6 +8,7 @@ import pytest
 
 from app.settings.table import SETTINGS, Setting, SettingsTable
 from app.settings.values import Settings
+from engine.processors import usable_processors
 
 
 @pytest.fixture
@@ -26,11 +27,11 @@ def test_values_are_kept_and_told(path):
     settings = Settings(path)
     told = []
     settings.on_change(lambda name, value: told.append((name, value)))
-    settings.set("threads", 3)
-    settings.set("threads", 3)
-    assert told == [("threads", 3)]
-    assert Settings(path)["threads"] == 3
-    assert json.loads(path.read_text()) == {"threads": 3}
+    settings.set("threads", 1)
+    settings.set("threads", 1)
+    assert told == [("threads", 1)]
+    assert Settings(path)["threads"] == 1
+    assert json.loads(path.read_text()) == {"threads": 1}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_values_are_kept_and_told(path):
     [
         ("threads", "four"),
         ("threads", -1),
+        ("threads", usable_processors() + 1),
         ("threads", True),
         ("theme", "pink"),
         ("font_size", 400),
@@ -59,12 +61,12 @@ def test_a_wrong_value_is_refused_by_name(path, name, value):
 
 
 def test_unknown_keys_are_told_and_kept(path):
-    path.write_text(json.dumps({"future": [1], "threads": 2}))
+    path.write_text(json.dumps({"future": [1], "threads": 1}))
     settings = Settings(path)
     assert len(settings.problems) == 1
     assert "future" in settings.problems[0]
-    settings.set("threads", 4)
-    assert json.loads(path.read_text()) == {"future": [1], "threads": 4}
+    settings.set("threads", 0)
+    assert json.loads(path.read_text()) == {"future": [1]}
 
 
 def test_a_renamed_setting_keeps_its_value(path):
@@ -91,8 +93,8 @@ def test_a_file_that_cannot_be_written_costs_no_value(path):
     settings.on_change(lambda name, value: told.append((name, value)))
     settings.on_unsaved = unsaved.append
     path.with_suffix(".json.part").mkdir()
-    settings.set("threads", 3)
-    assert (settings["threads"], told, len(unsaved)) == (3, [("threads", 3)], 1)
+    settings.set("threads", 1)
+    assert (settings["threads"], told, len(unsaved)) == (1, [("threads", 1)], 1)
 
 
 def test_a_path_that_is_no_text_is_kept(path):
@@ -117,5 +119,5 @@ def test_no_setting_takes_what_cannot_be_worked_with(path, value):
 
 def test_any_character_of_a_newer_version_is_kept(path):
     path.write_text(json.dumps({"future": "\ud800 🙂"}))
-    Settings(path).set("threads", 2)
-    assert json.loads(path.read_text()) == {"future": "\ud800 🙂", "threads": 2}
+    Settings(path).set("threads", 1)
+    assert json.loads(path.read_text()) == {"future": "\ud800 🙂", "threads": 1}

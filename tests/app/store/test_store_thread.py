@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -193,3 +194,49 @@ def test_a_file_that_cannot_come_back_yet_is_written_when_it_can(thread, errors,
     store = ConversationStore(path)
     assert {conversation.id for conversation in store.conversations()} == {"c", "d"}
     store.close()
+
+
+@pytest.mark.parametrize("logs", [False, True])
+def test_another_file_in_its_place_is_noticed_and_neither_is_lost(thread, errors, tmp_path, logs):
+    """A backup or a copy of another computer, put there by hand or by a program that keeps folders alike."""
+    path, elsewhere = tmp_path / "data" / "c.db", tmp_path / "other" / "c.db"
+    backup = ConversationStore(elsewhere)
+    backup.put_conversation(Conversation("b", "Backup"))
+    if logs:  # as a copy of a running program's folder has them
+        elsewhere = Path(shutil.copytree(elsewhere.parent, tmp_path / "copy")) / "c.db"
+    backup.close()
+    one = thread(path)
+    put(one)
+    one.save_text("a", "before")
+    ask(one, lambda store: None)
+    for suffix in ("", "-wal") if logs else ("",):
+        elsewhere.with_name(elsewhere.name + suffix).replace(path.with_name(path.name + suffix))
+    one.save_text("a", "before, and after")
+    assert ask(one, lambda store: store.messages("c"))[0].content == "before, and after"
+    assert ask(one, lambda store: store.messages("c"))[0].status is Status.STREAMING
+    assert [type(error) for error in errors] == [StoreError]
+    assert "replaced" in errors[0].cause and errors[0].remedy
+    one.close()
+    other = next(file for file in path.parent.iterdir() if "other" in file.name and file.suffix == ".db")
+    assert other.name in errors[0].done
+    for file, names in ((path, ["c"]), (other, ["b"])):
+        store = ConversationStore(file)
+        assert [conversation.id for conversation in store.conversations()] == names
+        assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        store.close()
+    assert len(errors) == 1 and sorted(file.name for file in path.parent.iterdir()) == ["c.db", other.name]
+
+
+def test_two_replacements_in_one_second_are_both_kept(thread, errors, tmp_path):
+    path = tmp_path / "data" / "c.db"
+    one = thread(path)
+    put(one)
+    for name in ("first", "second"):
+        ask(one, lambda store: None)
+        other = tmp_path / f"{name}.db"
+        other.write_text(name)
+        other.replace(path)
+        one.call(lambda store: store.touch("c"))
+    one.close()
+    kept = {file.read_text() for file in path.parent.iterdir() if "other" in file.name}
+    assert kept == {"first", "second"} and len(errors) == 2

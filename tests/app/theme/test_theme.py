@@ -65,3 +65,15 @@ def test_every_picture_of_the_stylesheet_exists(theme):
     names = re.findall(r"url\(([^)]*)\)", stylesheet(THEMES[theme]))
     assert names
     assert all(Path(name).is_file() for name in names)
+
+
+@pytest.mark.parametrize(("language", "families"), [("en", ["Inter"]), ("zh_CN", ["Inter", "JetBrains Mono"])])
+def test_a_chinese_window_asks_for_chinese_shapes(qapp: QApplication, tmp_path, monkeypatch, language, families):
+    """Of the families that are here; which one the system would take depends on its own language."""
+    monkeypatch.setattr("app.theme.theme.CHINESE", ("No such family", "JetBrains Mono", "Inter"))
+    settings = Settings(tmp_path / "settings.json")
+    settings.set("language", language)
+    theme = Theme(qapp, settings)
+    theme.load_fonts()
+    assert theme.font(15).families() == families
+    assert theme.mono(15).families() == ["JetBrains Mono", *families[1:]]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.errors import ContextOverflowError
+from engine.errors import ContextOverflowError, TurnTooLongError
 from engine.messages import ChatMessage, GenerationRequest, Overflow
 from engine.text.prompt import build_prompt
 from engine.text.template import ChatTemplate
@@ -63,7 +63,7 @@ def test_trimming(starter_tokenizer: Tokenizer, template: ChatTemplate, context:
 def test_one_turn_too_long_is_an_overflow(starter_tokenizer: Tokenizer, template: ChatTemplate) -> None:
     messages = (*conversation(3), ChatMessage("user", "word " * 1000))
     request = GenerationRequest("a", messages, overflow=Overflow.TRIM_OLDEST)
-    with pytest.raises(ContextOverflowError) as caught:
+    with pytest.raises(TurnTooLongError) as caught:
         build_prompt(request, template, starter_tokenizer, 500)
     alone = starter_tokenizer.encode_prompt(template.render((messages[0], messages[-1])).text)
     assert caught.value.prompt_tokens == len(alone)
@@ -80,7 +80,7 @@ def test_a_long_last_question_is_answered_in_what_room_there_is(
     alone = starter_tokenizer.encode_prompt(template.render((messages[0], messages[-1])).text)
     prompt = build_prompt(request, template, starter_tokenizer, len(alone) + spare)
     assert (prompt.tokens, prompt.trimmed_messages) == (alone, len(messages) - 2)
-    with pytest.raises(ContextOverflowError):
+    with pytest.raises(TurnTooLongError):
         build_prompt(request, template, starter_tokenizer, len(alone))
 
 

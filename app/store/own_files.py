@@ -1,0 +1,58 @@
+"""Which files are the open database, so that others in their place are noticed.
+
+SQLite goes on with what it has opened, whatever lies at the path meanwhile; in WAL mode it says nothing of it.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+SUFFIXES = ("", "-wal", "-shm")
+
+
+class OwnFiles:
+    """Ids (device and inode) of a database's files, taken while it is open and has been written to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ids = {suffix: _id(self._named(suffix)) for suffix in SUFFIXES}
+
+    @property
+    def are_here(self) -> bool:
+        """Whether the database itself still lies where it was opened. Takes some microseconds."""
+        return _id(self._path) == self._ids[""]
+
+    def set_others_aside(self) -> Path | None:
+        """Move a database that lies in our place out of the way, with its log; None where nothing does.
+
+        A log that is ours stays: beside another database it would destroy it. OSError: not possible.
+        """
+        if self.are_here or not self._path.exists():
+            return None
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        kept = self._path.with_name(f"{self._path.stem}.other-{stamp}{self._path.suffix}")
+        number = 2
+        while kept.exists():
+            kept = kept.with_name(f"{self._path.stem}.other-{stamp}-{number}{self._path.suffix}")
+            number += 1
+        for suffix in ("-wal", ""):  # the database last: as long as it is here, this can be tried again
+            source = self._named(suffix)
+            if _id(source) not in (None, self._ids[suffix]):
+                source.replace(kept.with_name(kept.name + suffix))
+        return kept
+
+    def remove_logs(self) -> None:
+        for suffix in SUFFIXES[1:]:
+            self._named(suffix).unlink(missing_ok=True)
+
+    def _named(self, suffix: str) -> Path:
+        return self._path.with_name(self._path.name + suffix)
+
+
+def _id(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
