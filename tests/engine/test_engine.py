@@ -237,6 +237,34 @@ def test_second_turn_reuses_the_first_and_answers_as_a_fresh_engine(tiny_models:
     assert text_of(events) == text_of(fresh)
 
 
+def test_turns_and_conversations_read_only_what_is_new(starter_model: Path) -> None:
+    """Counted in tokens, but for the last one that is known: its logits are needed."""
+    system = ChatMessage("system", "You are a mason. You answer in a few words, and you like to talk about mosaics.")
+    first = (system, ChatMessage("user", "What is grout?"))
+
+    def ask(client: EngineClient, name: str, messages: tuple[ChatMessage, ...]) -> tuple[GenerationStarted, str, int]:
+        events = list(client.stream(GenerationRequest(name, messages, GREEDY, max_tokens=24)))
+        stats = finish_of(events).stats
+        assert isinstance(events[0], GenerationStarted) and stats is not None
+        return events[0], text_of(events), stats.generated_tokens
+
+    with EngineClient() as client:
+        client.load(str(starter_model), LoadOptions(threads=1, context_length=512))
+        one, said, written = ask(client, "one", first)
+        second = (*first, ChatMessage("assistant", said), ChatMessage("user", "And lime?"))
+        two, again, _ = ask(client, "two", second)
+        assert two.reused_tokens >= one.prompt_tokens + written - 2
+        other = (system, ChatMessage("user", "Who laid the first mosaic?"))
+        three, third, _ = ask(client, "three", other)
+        (alone, *_) = client.stream(raw("four", system.content, max_tokens=1))
+        assert isinstance(alone, GenerationStarted) and three.reused_tokens >= alone.prompt_tokens
+    for messages, answer in ((second, again), (other, third)):
+        with EngineClient() as client:
+            client.load(str(starter_model), LoadOptions(threads=1, context_length=512))
+            fresh, text, _ = ask(client, "fresh", messages)
+            assert (fresh.reused_tokens, text) == (0, answer)
+
+
 def test_prompt_longer_than_the_context_asks(client: EngineClient, tiny_models: Write) -> None:
     client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1, context_length=64))
     messages = tuple(ChatMessage(role, "word " * 12) for role in ("user", "assistant", "user"))

@@ -61,6 +61,20 @@ def test_a_call_that_was_cut_off_is_a_call() -> None:
     assert (found.answer, found.calls) == ("", (ToolCall("", '{"name": "weather", "argu'),))
 
 
+@pytest.mark.parametrize(
+    ("text", "calls", "answer"),
+    [
+        (f"<tool_call>{JSON}</tool_call></tool_call> and more", (WEATHER,), "</tool_call> and more"),
+        (f"<tool_call>{JSON}</tool_call>\n</tool_call>\nDone.", (WEATHER,), "</tool_call>\nDone."),
+        (f"</tool_call>{JSON}", (), f"</tool_call>{JSON}"),
+        (f"<tool_call><tool_call>{JSON}</tool_call>", (ToolCall("", f"<tool_call>{JSON}"),), ""),
+    ],
+)
+def test_a_malformed_call_loses_nothing_and_ends_nothing(text: str, calls: tuple[ToolCall, ...], answer: str) -> None:
+    found = split_reasoning(text)
+    assert (found.calls, found.answer) == (calls, answer)
+
+
 def test_a_section_of_calls_ends_the_reasoning() -> None:
     text = "<think>look it up<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0"
     text += '<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>'
