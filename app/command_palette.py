@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, Qt
-from PySide6.QtGui import QKeyEvent, QPainter
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QDialog,
     QListWidget,
@@ -115,6 +115,7 @@ class CommandPalette(QDialog):
         self.edit.returnPressed.connect(self._run)
         self.edit.installEventFilter(self)
         self.list.itemClicked.connect(lambda _item: self._run())
+        self.list.currentItemChanged.connect(self._announce)
         self._show("")
 
     def showEvent(self, event: QEvent) -> None:
@@ -140,6 +141,12 @@ class CommandPalette(QDialog):
             item.setData(Qt.ItemDataRole.UserRole, entry)
             self.list.addItem(item)
         self.list.setCurrentRow(0)
+
+    def _announce(self, item: QListWidgetItem | None) -> None:
+        """Tell screen readers what Return would do: the list itself never has the keyboard."""
+        if item is not None and QAccessible.isActive():
+            words = item.data(Qt.ItemDataRole.AccessibleTextRole)
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self.edit, words))
 
     def _run(self) -> None:
         item = self.list.currentItem()

@@ -1,4 +1,5 @@
-"""A walk over the real windows: every control of every page and dialog has a name, and Tab comes by it."""
+"""A walk over the real windows: every control has a name, and Tab comes by it; every dialog and menu has words, is
+left with Escape, and gives the keyboard back. The library's own are walked in library/test_accessibility.py."""
 
 from __future__ import annotations
 
@@ -6,33 +7,21 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QContextMenuEvent
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QAbstractSpinBox,
-    QApplication,
-    QComboBox,
-    QDialog,
-    QLineEdit,
-    QMenu,
-    QMessageBox,
-    QPlainTextEdit,
-    QTextEdit,
-    QWidget,
-)
+from PySide6.QtGui import QAccessible, QContextMenuEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenu, QWidget
 
-from app.chat.answer_details import AnswerDetails
 from app.chat.attachments import Attachment
-from app.chat.trash_dialog import TrashDialog
-from app.command_palette import CommandPalette
-from app.shortcuts_dialog import ShortcutsDialog
+from app.start_error import failure_box
 from app.store.records import Status
 from engine.placement.hardware.catalogue import machine
+from tests.app.library.test_accessibility import DIALOGS as LIBRARY_DIALOGS
+from tests.app.library.test_accessibility import MENUS as LIBRARY_MENUS
+from tests.support.accessibility import missed, opened_in_source, unnamed, walk_dialog, walk_lists, walk_menu
 from tests.support.shapes import published_shape
 
-PAGES = ("chat", "preferences", "library", "memory", "doctor", "logs", "gpu", "welcome")
+PAGES = ("chat", "preferences", "library", "memory", "doctor", "logs", "gpu", "updates", "welcome")
 GiB = 1 << 30
-CONTROLS = (QAbstractButton, QLineEdit, QTextEdit, QPlainTextEdit, QComboBox, QAbstractSpinBox)
 
 
 @pytest.fixture
@@ -50,70 +39,12 @@ def chat(app, qtbot):
     return app
 
 
-def name_of(widget: QWidget) -> str:
-    text = widget.text() if isinstance(widget, QAbstractButton) else ""
-    return widget.accessibleName() or text
-
-
-def is_part(widget: QWidget) -> bool:
-    """A part of another control: the line of a spin box, Qt's own buttons."""
-    holders = QAbstractSpinBox | QComboBox | QLineEdit
-    return isinstance(widget.parent(), holders) or widget.objectName().startswith("qt_")
-
-
-def is_reached_by_arrows(widget: QWidget) -> bool:
-    """One of several exclusive buttons: Tab reaches the chosen one, the arrows the others."""
-    return isinstance(widget, QAbstractButton) and widget.group() is not None and not widget.isChecked()
-
-
-def takes_tab(widget: QWidget) -> bool:
-    return widget.isEnabled() and bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
-
-
-def parts(window: QWidget) -> list[QWidget]:
-    return [
-        widget
-        for widget in window.findChildren(QWidget)
-        if widget.window() is window and widget.isVisible() and not is_part(widget)
-    ]
-
-
-def unnamed(window: QWidget) -> list[str]:
-    return [
-        f"{type(widget).__name__} {widget.objectName()} in {type(widget.parent()).__name__}"
-        for widget in parts(window)
-        if (isinstance(widget, CONTROLS) or takes_tab(widget)) and not name_of(widget)
-    ]
-
-
-def missed(window: QWidget, qtbot) -> list[str]:
-    """Controls that Tab does not come by."""
-    widgets = parts(window)
-    wanted = {
-        widget
-        for widget in widgets
-        if widget.isEnabled()
-        and (isinstance(widget, CONTROLS) or takes_tab(widget))
-        and not is_reached_by_arrows(widget)
-    }
-    window.activateWindow()
-    qtbot.waitUntil(window.isActiveWindow)
-    seen: set[QWidget] = set()
-    for _ in range(2 * len(widgets)):
-        window.focusNextChild()
-        focused = QApplication.focusWidget()
-        while focused is not None:  # a spin box hands the focus to its line
-            seen.add(focused)
-            focused = focused.parentWidget()
-    return [f"{type(widget).__name__} {name_of(widget)}" for widget in wanted - seen]
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_pages(chat, page, qtbot):
     window = chat.window
     window.show_page(page)
     if page == "memory":
-        qtbot.waitUntil(lambda: chat.context.placement.answer is not None)
+        memory(chat, qtbot)
     if page == "doctor":
         qtbot.waitUntil(lambda: bool(window.page("doctor").rows), timeout=30_000)
     if page == "welcome":
@@ -130,41 +61,146 @@ def test_the_librarys_tabs(chat, tab, qtbot):
     assert missed(chat.window, qtbot) == []
 
 
-def details(chat) -> QDialog:
-    path = chat.session.path()
-    return AnswerDetails(path[-1], path, chat.context.theme, chat.window)
+@pytest.mark.parametrize("page", ["chat", "preferences", "memory", "logs"])
+def test_drop_down_lists(chat, page, qtbot):
+    chat.window.show_page(page)
+    if page == "memory":
+        memory(chat, qtbot)
+    assert walk_lists(chat.window, qtbot) == []
 
 
-def shortcuts(chat) -> QDialog:
-    return ShortcutsDialog(chat.window.commands, chat.window)
+# --- dialogs and menus: what opens each, with the control that has the keyboard ---------------------------------
 
 
-def trash(chat) -> QDialog:
-    rows = chat.context.conversations.rows()
-    dialog = TrashDialog(rows, chat.context.conversations, chat.window)
-    dialog.list.setCurrentRow(0)
-    return dialog
+def shown(chat, page: str) -> QWidget:
+    chat.window.show_page(page)
+    return chat.window.page(page)
 
 
-def palette(chat) -> QDialog:
+def conversation(chat) -> str:
+    return chat.context.conversations.rows()[0].id
+
+
+def act(action: str) -> Callable:
+    return lambda chat: chat.window._actions.run(action, conversation(chat))
+
+
+def details(chat) -> None:
+    chat.page._act("details", chat.session.path()[-1])
+
+
+def browse(name: str) -> Callable:
+    return lambda chat: shown(chat, "preferences").rows[name]._browse()
+
+
+def memory(chat, qtbot) -> QWidget:
+    page = shown(chat, "memory")
+    qtbot.waitUntil(lambda: chat.context.placement.answer is not None)
+    return page
+
+
+DIALOGS: dict[str, Callable] = {
+    "chat/answer_details:AnswerDetails": details,
+    "chat/chat_page:choose_attachments": lambda chat: chat.page.choose_attachments(),
+    "chat/conversation_actions:_ask_folder": act("folder"),
+    "chat/conversation_actions:_ask_import": lambda chat: chat.window._actions.run_for_all("import"),
+    "chat/conversation_actions:_export": act("export_markdown"),
+    "chat/conversation_actions:_export_all": lambda chat: chat.window._actions.run_for_all("export_all"),
+    "chat/link_question:ask_to_open": lambda chat: chat.page.transcript.link_activated.emit("https://example.org"),
+    "chat/model_picker:choose_file": lambda chat: chat.page.picker.choose_file(),
+    "chat/parameters/parameters_panel:_ask_name": lambda chat: chat.page.parameters._ask_name(),
+    "chat/trash_dialog:TrashDialog": lambda chat: chat.window._actions.run_for_all("trash"),
+    "command_palette:CommandPalette": lambda chat: chat.window.open_palette(),
+    "context:_ask_report": lambda chat: chat.context._ask_report(),
+    "first_run/first_run_page:_ask_file": lambda chat: shown(chat, "welcome")._ask_file(),
+    "placement/export_button:_ask": lambda chat: chat.window.page("memory").export._ask("page", "png"),
+    "preferences/preferences_page:_ask_export": lambda chat: shown(chat, "preferences")._ask_export(),
+    "preferences/preferences_page:_ask_import": lambda chat: shown(chat, "preferences")._ask_import(),
+    "preferences/setting_row:_browse": browse("models_folder"),
+    "shortcuts_dialog:ShortcutsDialog": lambda chat: chat.window.show_shortcuts(),
+    "start_error:failure_box": lambda chat: failure_box("It cannot start.\n\nSomething is missing.").exec(),
+}
+
+
+@pytest.mark.parametrize("place", DIALOGS)
+def test_dialogs(chat, place, qtbot):
+    page = chat.page
+    if place.startswith("placement"):
+        page = memory(chat, qtbot)
+    elif place.startswith(("preferences", "first_run")):
+        page = shown(chat, "welcome" if place.startswith("first_run") else "preferences")
+    page.setFocus()
+    QTest.keyClick(page, Qt.Key.Key_Tab)
+    assert walk_dialog(chat.window, qtbot, lambda: DIALOGS[place](chat)) == []
+
+
+def pin_menu(chat, qtbot) -> Callable:
+    view = memory(chat, qtbot).map.view
+    view.setFocus()
+    QTest.keyClick(view, Qt.Key.Key_Right)
+    return lambda: QTest.keyClick(view, Qt.Key.Key_Return)
+
+
+def export_menu(chat, qtbot) -> Callable:
+    return pressed(memory(chat, qtbot).export)
+
+
+def context_menu(widget: QWidget) -> Callable:
+    """As the menu key asks for it."""
+    widget.setFocus()
+    place = widget.inputMethodQuery(Qt.InputMethodQuery.ImCursorRectangle).center()
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, place, widget.mapToGlobal(place))
+    return lambda: QApplication.sendEvent(widget, event)
+
+
+def pressed(button: QWidget) -> Callable:
+    button.setFocus()
+    return lambda: QTest.keyClick(button, Qt.Key.Key_Space)
+
+
+def more_of(chat, number: int) -> Callable:
+    return pressed(chat.page.transcript._overlay._footers[chat.session.path()[number].id].more)
+
+
+MENUS: dict[str, Callable] = {
+    "chat/conversation_list:build_menu": lambda chat, _: context_menu(chat.window.sidebar.list),
+    "chat/model_picker:build_menu": lambda chat, _: pressed(chat.page.picker),
+    "chat/parameters/parameters_panel:_open_menu": lambda chat, _: pressed(chat.page.parameters.more),
+    "chat/transcript/footer:build_menu": lambda chat, _: more_of(chat, -1),
+    "chat/transcript/footer:build_menu, of a question": lambda chat, _: more_of(chat, 0),
+    "chat/transcript/selecting:menu_at": lambda chat, _: context_menu(chat.page.transcript),
+    "placement/export_button:__init__": export_menu,
+    "placement/pin_menu:pin_menu": pin_menu,
+    "preferences/preferences_page:build_menu": lambda chat, _: pressed(shown(chat, "preferences").more),
+    "sidebar:build_menu": lambda chat, _: pressed(chat.window.sidebar.menu_button),
+}
+
+
+@pytest.mark.parametrize("place", MENUS)
+def test_menus(chat, place, qtbot):
+    chat.window.activateWindow()
+    qtbot.waitUntil(chat.window.isActiveWindow)
+    assert walk_menu(chat.window, qtbot, MENUS[place](chat, qtbot)) == []
+
+
+def test_no_dialog_or_menu_is_left_out():
+    walked = {place.partition(",")[0] for place in (*DIALOGS, *MENUS, *LIBRARY_DIALOGS, *LIBRARY_MENUS)}
+    assert opened_in_source() == walked
+
+
+def test_what_the_palette_found_is_told(chat, qtbot, monkeypatch):
+    """The list never has the keyboard, so that screen readers would say nothing of it."""
+    told = []
+    monkeypatch.setattr(QAccessible, "isActive", lambda: True)
+    monkeypatch.setattr(QAccessible, "updateAccessibility", lambda event: told.append(event.message()))
     chat.window.open_palette()
-    return chat.window.findChild(CommandPalette)
-
-
-def link(chat) -> QDialog:
-    chat.page.transcript.link_activated.emit("https://example.org")
-    return chat.page.findChild(QMessageBox)
-
-
-@pytest.mark.parametrize("make", [details, shortcuts, trash, palette, link])
-def test_dialogs(chat, make: Callable, qtbot):
-    dialog = make(chat)
-    dialog.show()
-    qtbot.waitExposed(dialog)
-    assert dialog.windowTitle() or dialog.accessibleName()
-    assert unnamed(dialog) == []
-    assert missed(dialog, qtbot) == []
-    dialog.close()
+    palette = QApplication.activePopupWidget()
+    qtbot.keyClicks(palette.edit, "trash")
+    assert told[-1] == "Trash…"
+    palette.edit.clear()
+    qtbot.keyClick(palette.edit, Qt.Key.Key_Down)
+    assert told[-1] == "Search all conversations, Ctrl+F"
+    palette.close()
 
 
 def test_screen_readers_hear_the_messages(chat):
