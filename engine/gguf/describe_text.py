@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.gguf.describe import FileDescription, SpecSummary
-from engine.gguf.errors import display_name
+from engine.gguf.errors import display_name, printable
 
 
 def to_text(description: FileDescription) -> str:
@@ -36,12 +36,7 @@ def to_text(description: FileDescription) -> str:
         f"  {row.name:<34} {row.type:<8} {' × '.join(map(str, row.shape)) or 'scalar':<22} {_size(row.bytes):>10}"
         for row in d.tensors
     ]
-    return "\n".join(_printable(line) for line in lines)
-
-
-def _printable(line: str) -> str:
-    """Names come from the file: control characters must not reach the terminal."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in line)
+    return "\n".join(map(printable, lines))
 
 
 def _spec_line(spec: SpecSummary) -> str:

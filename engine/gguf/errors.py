@@ -59,6 +59,11 @@ def first_bytes(raw: bytes) -> str:
     return f"“{text}”" if text.isascii() and text.isprintable() else f"0x{raw.hex()}"
 
 
+def printable(line: str) -> str:
+    """A line for the terminal with names from a file, whose control characters must not reach it."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in line)
+
+
 def shown(raw: bytes) -> str:
     """A key or tensor name from a file, shortened and quoted for a message."""
     text = raw[:80].decode("utf-8", "backslashreplace")

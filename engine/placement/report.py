@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from engine.errors import EngineError
+from engine.gguf.errors import printable
 from engine.hub.folders import data_folder
 from engine.placement.arguments import add_arguments
 from engine.placement.budget import Budget, gpu_limit, recommended_budget
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         report = make_report(args)
     except EngineError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print("\n".join(map(printable, f"Error: {error}".splitlines())), file=sys.stderr)
         return 1
     print(json.dumps(as_json(report), indent=1) if args.json else as_text(report))
     return 0

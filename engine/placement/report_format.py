@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.gguf.errors import printable
 from engine.placement.costs import Workload
 from engine.placement.explain import gib
 from engine.placement.hardware.load import QUIET
@@ -57,7 +58,7 @@ def as_text(report: PlanReport) -> str:
     if plan.uses_gpu:
         busy = ", ".join(f"{lane} {100 * share:.0f} %" for lane, share in report.simulation.utilisation().items())
         lines += [f"busy in decode: {busy}"]
-    return "\n".join([*lines, *plan.notes])
+    return "\n".join(map(printable, [*lines, *plan.notes]))
 
 
 def _rates(report: PlanReport) -> str:

@@ -156,7 +156,7 @@ def similar_cpu() -> catalogue.CatalogueCPU:
     name, tier, cores = cpu_name(), _cpu.best_tier(), psutil.cpu_count(logical=False) or 4
     named = [entry for entry in catalogue.cpus() if entry.name.lower() in name.lower() and entry.cores <= cores]
     if named:
-        return replace(named[0], name=name)
+        return replace(named[0], name=name, isa=tier if catalogue.knows_isa(tier) else named[0].isa)
     desktop = [entry for entry in catalogue.cpus() if entry.bandwidth_gb < 100]
     alike = [entry for entry in desktop if entry.isa == tier] or [entry for entry in desktop if entry.isa == "avx2"]
     entry = min(alike, key=lambda entry: (abs(entry.cores - cores), entry.bandwidth_gb))

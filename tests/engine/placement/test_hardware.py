@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.gguf import QuantType
+from engine.placement.costs import product_seconds
 from engine.placement.hardware import catalogue, probe, store
 from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import (
@@ -19,6 +20,7 @@ from engine.placement.hardware.profile import (
     HardwareProfile,
     KernelRates,
 )
+from engine.placement.items import Matrix
 from engine.telemetry.gpus import GPU, GPUReport
 
 GiB = 1 << 30
@@ -290,8 +292,9 @@ def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
         ("AMD EPYC", "avx2", 2, (2, "avx2", 34.1)),  # not the guest with AVX-512
         ("AMD EPYC", "avx512_vnni", 2, (2, "avx512_vnni", 38.4)),
         ("AMD EPYC", "avx512", 10, (10, "avx512", 51.2)),  # of which there is no entry
-        ("AMD EPYC", "scalar", 4, (4, "avx2", 34.1)),
+        ("AMD EPYC", "scalar", 4, (4, "scalar", 34.1)),
         ("AMD Ryzen 9 5950X 16-Core Processor", "avx2", 16, (16, "avx2", 51.2)),
+        ("AMD Ryzen 9 5950X 16-Core Processor", "scalar", 16, (16, "scalar", 51.2)),  # which a hypervisor hides AVX2 of
         ("AMD EPYC 7763 64-Core Processor", "avx2", 2, (2, "avx2", 34.1)),  # a guest that has two of them
     ],
 )
@@ -305,3 +308,11 @@ def test_an_unmeasured_machine_is_like_one_of_its_tier(
     assert (similar.cores, similar.isa, round(similar.bandwidth_gb, 1)) == expected
     profile, measured = store.own_profile(tmp_path, 1)
     assert (profile.cpu.name, profile.source, measured) == (name, "datasheet", False)
+
+
+def test_without_avx2_arithmetic_and_not_reading_limits_decode() -> None:
+    cpu = catalogue.find_cpu("Ryzen 7 5800X")
+    with_avx2, without = (catalogue.cpu_profile(replace(cpu, isa=isa)) for isa in ("avx2", "scalar"))
+    matrix = Matrix("Q4_K", 4096, 4096, 4096 * 4096 * 9 // 16)
+    assert product_seconds(matrix, with_avx2) == pytest.approx(matrix.bytes / with_avx2.bandwidth)
+    assert product_seconds(matrix, without) > 10 * product_seconds(matrix, with_avx2)

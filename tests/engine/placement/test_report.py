@@ -21,7 +21,7 @@ from engine.placement.hardware.catalogue import machine
 from engine.placement.plan import Mode
 from engine.placement.shape import ModelShape
 from engine.placement.shape_source import choose_model
-from tests.support.shapes import published_shape
+from tests.support.shapes import dense_tensors, header, published_shape
 
 DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=64 * GiB)
 
@@ -95,6 +95,12 @@ def test_json_says_what_the_table_says() -> None:
     assert [r["strategy"] for r in data["rivals"]] == ["llama.cpp", "per-operator knapsack"]
     speeds = [point["decode"] for point in data["curve"]]
     assert speeds == sorted(speeds)
+
+
+def test_a_name_from_a_file_cannot_steer_the_terminal() -> None:
+    shape = ModelShape.from_header(header() | {"general.name": "a\x1b[2Jb\nc\u202e"}, dense_tensors(), "m.gguf")
+    text = report.as_text(report.plan_report(shape, DESKTOP, Workload(), Budget(0)))
+    assert text.startswith("a\ufffd[2Jb\ufffdc\ufffd: ") and "\x1b" not in text
 
 
 def test_an_architecture_of_the_compatibility_engine_is_said_to_be_one() -> None:
