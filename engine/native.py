@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ from engine.text.prompt import build_prompt
 from engine.text.sampler import Sampler
 from engine.text.stopping import StopMatcher
 from engine.text.template import ChatTemplate
-from engine.text.tokenizer import Tokenizer, vocabulary_loader
+from engine.text.tokenizer import Tokenizer
+from engine.text.vocabulary import vocabulary_loader
 from engine.text.vocabulary_check import check_vocabulary, is_checked
 
 _DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
@@ -193,17 +195,16 @@ def load_native(
     device: Device | None = None
     model: LoadedModel | None = None
     try:
-        spec = load_spec(gguf, options.context_length)
         progress(0.2, "Reading the vocabulary")
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without the interpreter's
         # lock: all else is done meanwhile.
-        read = vocabulary_loader(gguf.path)
-        vocabulary = reader.submit(read) if is_checked(gguf) else reader.submit(_check_and_read, gguf, read)
+        vocabulary = reader.submit(vocabulary_loader(gguf) if is_checked(gguf) else partial(_check_and_read, gguf))
 
         def is_read() -> bool:
             progress(0.2, "Reading the vocabulary")
             return vocabulary.done()
 
+        spec = load_spec(gguf, options.context_length)
         graph = build_graph(spec)
         kv_type = QuantType[options.kv_type.upper()]
         per_token = max(1, KVPool.bytes_per_token(graph.kv_layers, kv_type))
@@ -224,6 +225,8 @@ def load_native(
             kv_type=kv_type,
             device=device,
         )
+        cache = PrefixCache(model.pool)
+        memory = RamControl(model, cache, shape)
         if device is None:  # else the plan comes first: much of it may go there
             model.weights.populate_pages(is_read)
         while not wait([vocabulary], _HEARTBEAT_SECONDS).done:
@@ -238,8 +241,6 @@ def load_native(
             model.start_trace(Path(options.trace))
         recorder = _recorder(model, shape, options)
         control = _place(model, shape, recorder, options, emit, progress)
-        cache = PrefixCache(model.pool)
-        memory = RamControl(model, cache, shape)
         memory.set_limit(options.ram_budget)
         template = ChatTemplate.from_tokenizer(tokenizer, options.template)
         info = ModelInfo(
@@ -277,9 +278,9 @@ def load_native(
         reader.shutdown(wait=False)  # a vocabulary that nobody waits for any more is read to its end, and forgotten
 
 
-def _check_and_read(gguf: GGUFFile, read: Callable[[], Any]) -> Any:
+def _check_and_read(gguf: GGUFFile) -> Any:
     check_vocabulary(gguf)
-    return read()
+    return vocabulary_loader(gguf)()
 
 
 def _recorder(model: LoadedModel, shape: ModelShape, options: LoadOptions) -> HeatRecorder | None:

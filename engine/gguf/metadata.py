@@ -10,7 +10,7 @@ import enum
 import itertools
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, overload
 
@@ -93,6 +93,19 @@ class StringArray(Sequence[str]):
     def raw(self, index: int) -> bytes:
         index = range(len(self))[index]
         return bytes(self._header[self._offsets[index] : self._offsets[index + 1] - 8])
+
+    def find(self, texts: Iterable[str]) -> dict[str, int]:
+        """Where each of `texts` is first; without those that are empty or not there."""
+        wanted = {text.encode(): text for text in texts}
+        begins, sizes = self._offsets[:-1], np.diff(self._offsets) - 8
+        likely = np.flatnonzero(np.isin(sizes, [len(text) for text in wanted if text]))
+        first = np.frombuffer(self._header, np.uint8)[begins[likely]]
+        likely = likely[np.isin(first, [text[0] for text in wanted if text])]
+        found: dict[str, int] = {}
+        for index in likely.tolist():
+            if (text := wanted.get(self.raw(index))) is not None:
+                found.setdefault(text, index)
+        return found
 
     def __iter__(self) -> Iterator[str]:
         bounds = self._offsets.tolist()

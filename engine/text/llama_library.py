@@ -52,6 +52,28 @@ def library_version() -> str:
     return "unknown"
 
 
+class _GgufParameters(ctypes.Structure):
+    """gguf_init_params in gguf.h"""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("tensors", ctypes.c_void_p))
+
+
+@functools.cache
+def gguf_functions() -> Any:
+    """ggml's functions that read metadata, with their `Parameters`; None where they cannot read it from memory.
+
+    llama-cpp-python declares only llama.cpp's own.
+    """
+    module = llama()
+    library = ctypes.CDLL(str(_folder(module) / "ggml-base.dll")) if sys.platform == "win32" else module._lib
+    if not (hasattr(library, "gguf_init_from_buffer") and hasattr(module, "llama_model_init_from_user")):
+        return None
+    read, free = library.gguf_init_from_buffer, library.gguf_free
+    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, _GgufParameters]
+    free.restype, free.argtypes = None, [ctypes.c_void_p]
+    return types.SimpleNamespace(gguf_init_from_buffer=read, gguf_free=free, Parameters=_GgufParameters)
+
+
 def _import_declarations() -> types.ModuleType:
     """`llama_cpp.llama_cpp` without running `llama_cpp/__init__.py`."""
     name = "llama_cpp"
@@ -94,6 +116,7 @@ def _backends(module: Any) -> Any:
 
 
 def _folder(module: Any) -> Path:
+    """Where the libraries are."""
     return Path(module.__file__).parent / "lib"
 
 

@@ -6,15 +6,13 @@ Only the vocabulary of a file is loaded, never its weights.
 from __future__ import annotations
 
 import ctypes
-import os
 import weakref
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.errors import EngineError, FormatError, UnsupportedError
-from engine.text.llama_library import collected_errors, llama, restore_log, silence_log
+from engine.errors import EngineError, UnsupportedError
+from engine.text.llama_library import llama
 from engine.text.long_runs import with_stack_for
 from engine.text.reasoning import MARKS
 
@@ -44,7 +42,7 @@ class Tokenizer:
         self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab)) and self.bos_id is not None
         self.suppressed_ids = self._read_suppressed_ids()
         self.warnings = self._read_warnings()
-        self._pieces: dict[tuple[int, bool], bytes] = {}
+        self._pieces: dict[int, bytes] = {}  # as answers show them
         self._stops: dict[int, bool] = {}
         self._buffer = ctypes.create_string_buffer(64)  # for a piece
 
@@ -57,12 +55,13 @@ class Tokenizer:
         """
         # Imported here, because the child that checks a vocabulary starts twice as fast without them.
         from engine.gguf import GGUFFile
+        from engine.text.vocabulary import vocabulary_loader
         from engine.text.vocabulary_check import check_vocabulary
 
         with GGUFFile.open(path) as gguf:
             if check:
                 check_vocabulary(gguf)
-            return cls(load_vocabulary(gguf.path), gguf.path)  # of a split set, the file with the vocabulary
+            return cls(vocabulary_loader(gguf)(), gguf.path)  # of a split set, the file with the vocabulary
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of `text`.
@@ -101,13 +100,14 @@ class Tokenizer:
         Control tokens are empty unless `special`, or unless they tell the parts of an answer apart (reasoning, tool
         calls), as "<|channel|>" does.
         """
-        key = (token, special)
-        piece = self._pieces.get(key)
+        if special:
+            return self._read_piece(token, True)
+        piece = self._pieces.get(token)
         if piece is None:
-            piece = self._read_piece(token, special)
-            if not piece and not special and token in self.marks:  # asked last: finding the marks takes milliseconds
+            piece = self._read_piece(token, False)
+            if not piece and token in self.marks:  # asked last: finding the marks takes milliseconds
                 piece = self._read_piece(token, True)
-            self._pieces[key] = piece
+            self._pieces[token] = piece
         return piece
 
     @cached_property
@@ -199,56 +199,3 @@ class Tokenizer:
             f"{told}, so words may be split otherwise than in training. "
             "If answers look garbled, download a newer conversion.",
         )
-
-
-def load_vocabulary(path: str | Path) -> Any:
-    """A llama_model pointer that holds only the vocabulary of `path`. Raises FormatError or UnsupportedError."""
-    return vocabulary_loader(path)()
-
-
-def vocabulary_loader(path: str | Path) -> Callable[[], Any]:
-    """`load_vocabulary` for another thread, to be called once: what it needs the interpreter for has been done before.
-
-    Each call into C waits for the interpreter's lock when it returns, up to 5 ms where the first thread is busy.
-    """
-    lib = llama()
-    params = lib.llama_model_default_params()
-    params.vocab_only = True
-    params.n_gpu_layers = 0
-    name = os.fsencode(path)
-    silence_log()
-
-    def load() -> Any:
-        try:
-            model = lib.llama_model_load_from_file(name, params)
-        finally:
-            restore_log()
-        if not model:
-            with collected_errors() as errors:  # once more, to be told why
-                model = lib.llama_model_load_from_file(name, params)
-            if not model:
-                raise vocabulary_error(path, " ".join(errors))
-        return model
-
-    return load
-
-
-def vocabulary_error(path: str | Path, detail: str) -> EngineError:
-    """What llama.cpp's error lines `detail` about `path` mean to the owner."""
-    name = Path(path).name
-    for marker, key in (
-        ("unknown pre-tokenizer type: '", "tokenizer.ggml.pre"),
-        ("unknown tokenizer: '", "tokenizer.ggml.model"),
-        ("unknown model architecture: '", "general.architecture"),
-    ):
-        if marker in detail:
-            value = detail.split(marker, 1)[1].split("'", 1)[0]
-            return UnsupportedError(
-                f'{name}: {key} is "{value}", which this version does not know.',
-                remedy="Update Tessera, or choose another conversion of this model.",
-            )
-    reason = detail.rsplit("error loading model: ", 1)[-1].split("llama_model_load", 1)[0].strip()
-    return FormatError(
-        f"The vocabulary of {name} cannot be read: {reason or 'no reason given'}.",
-        remedy="Download the file again, or choose another conversion of this model.",
-    )

@@ -9,7 +9,8 @@ import json
 import sys
 
 from engine.errors import EngineError
-from engine.text.tokenizer import Tokenizer, load_vocabulary
+from engine.text.tokenizer import Tokenizer
+from engine.text.vocabulary import load_vocabulary
 
 _SAMPLE = "Hello, wörld! 12345\n\n\tif (x >= 1) { y = '漢字 🙂'; }  <|im_end|></s>"
 

@@ -17,7 +17,8 @@ from engine.memory.available import available_memory, require_memory
 from engine.messages import LoadOptions, ModelInfo
 from engine.text.llama_library import can_run_models, collected_errors, llama
 from engine.text.template import reasoning_switch
-from engine.text.tokenizer import Tokenizer, vocabulary_error
+from engine.text.tokenizer import Tokenizer
+from engine.text.vocabulary import vocabulary_error
 
 _MICRO_BATCH = 512  # the most tokens in one llama_decode
 _CELL_BYTES = 48  # of a position, whatever its keys: its number, its shift, and a bit for each of 256 sequences

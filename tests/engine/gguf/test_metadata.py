@@ -120,3 +120,10 @@ def test_as_a_mapping_it_shows_everything(metadata: Metadata) -> None:
 def test_arrays_cannot_be_written_to(metadata: Metadata) -> None:
     with pytest.raises(ValueError, match="read-only"):
         metadata["floats"][0] = 2.0  # type: ignore[index]
+
+
+def test_texts_are_found_among_strings(tmp_path: Path) -> None:
+    words = ["b", "", "ü", "ab", "b", "ba"]
+    path = GGUFBuilder("llama").add("words", words).write(tmp_path / "words.gguf")
+    found = GGUFFile.open(path).metadata.string_array("words").find(["b", "ü", "bb", "", "ba", "abc"])
+    assert found == {"b": 0, "ü": 2, "ba": 5}
