@@ -95,13 +95,12 @@ class NativeBackend:
         if not prompt.tokens:
             raise EngineError("The prompt is empty.", done="Nothing was generated.", remedy="Type something first.")
         sampler = Sampler(request.sampling, self.tokenizer, history=prompt.tokens)
-        size = self.tokenizer.n_vocab
         sequence = Sequence(
             request_id=request.request_id,
             tokens=prompt.tokens,
             max_tokens=request.max_tokens,
             state=self.cache.take(prompt.tokens),
-            sample=lambda logits: sampler.sample(logits[:size]),
+            sample=sampler.sample,
             detokenizer=Detokenizer(self.tokenizer),
             matcher=StopMatcher(prompt.stop),
             arrived=arrived,

@@ -58,14 +58,17 @@ class Scheduler:
             count = min(sequence.pending, budget)
             if not count or sequence not in self._running:  # no budget left, or it gave way to an older one
                 continue
-            shortage = self._make_room_or_give_way(sequence, count)
-            if shortage is not None:
-                schedule.starved.append((sequence, shortage))
-            elif sequence in self._running:
-                sequence.prefill_began = sequence.prefill_began or time.perf_counter()
-                schedule.work.append((sequence, _next_chunk(sequence, count)))
-                budget -= count
-        schedule.work = [(sequence, chunk) for sequence, chunk in schedule.work if sequence in self._running]
+            if not self._make_room(sequence, count):
+                shortage = self._give_way(sequence, count)
+                schedule.work = [(other, chunk) for other, chunk in schedule.work if other in self._running]
+                if shortage is not None:
+                    schedule.starved.append((sequence, shortage))
+                if shortage is not None or sequence not in self._running:
+                    continue
+            if sequence.prefill_began is None:
+                sequence.prefill_began = time.perf_counter()
+            schedule.work.append((sequence, _next_chunk(sequence, count)))
+            budget -= count
         return schedule
 
     def _make_room(self, sequence: Sequence, tokens: int) -> bool:
@@ -78,8 +81,8 @@ class Scheduler:
                 if not self._cache.evict() and not self._take_from_waiting(sequence):
                     return False
 
-    def _make_room_or_give_way(self, sequence: Sequence, tokens: int) -> OutOfMemoryError | None:
-        """As `_make_room`, then at the cost of the youngest answer, which may be this one. An error if it is alone."""
+    def _give_way(self, sequence: Sequence, tokens: int) -> OutOfMemoryError | None:
+        """Makes room at the cost of the youngest answers, of which this may be one. An error if it is alone."""
         while not self._make_room(sequence, tokens):
             if len(self._running) == 1:
                 return OutOfMemoryError(

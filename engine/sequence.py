@@ -57,8 +57,8 @@ class Sequence:
 
     def push_text(self, token: int) -> tuple[str, bool]:
         """Text that may be shown now, and whether a stop string ends the answer."""
-        result = self.matcher.push(self.detokenizer.push(token))
-        return result.emit, result.hit is not None
+        text, hit = self.matcher.push(self.detokenizer.push(token))
+        return text, hit is not None
 
     def flush_text(self) -> str:
         """What is still held back. After a stop string there is nothing."""

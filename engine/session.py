@@ -75,14 +75,15 @@ class Session:
     def _postprocess(self, work: list[tuple[Sequence, Chunk]], logits: Logits) -> None:
         row = 0
         for sequence, chunk in work:
+            outputs = chunk.outputs
             sequence.state.commit(chunk.tokens)
-            if chunk.outputs:
-                if not sequence.generated:
+            if outputs:
+                if sequence.first_token is None:
                     self._cache.remember(sequence.state)
                 self._accept(sequence, logits[row])
             else:
                 self._emit(PrefillProgress(sequence.request_id, sequence.state.length, sequence.prompt_tokens))
-            row += chunk.outputs
+            row += outputs
 
     def _accept(self, sequence: Sequence, logits: Logits) -> None:
         """Chooses the next token and sends its text; ends the answer where it has to end."""

@@ -26,6 +26,7 @@ class SequenceState:
         self._begins = [0] * len(pool.windows)  # by table: the first block that is still held
         self._slot: int | None = None  # of recurrent layers: after all tokens
         self._next_slot: int | None = None  # reserved: after the next ones, too
+        self._room = 0  # positions below it are known to have cells of their own; 0: to be looked up
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -74,7 +75,7 @@ class SequenceState:
 
     def reserve(self, tokens: int) -> None:
         """Makes room for `tokens` more. OutOfMemoryError, with nothing changed, when the pool has too few blocks."""
-        if self._has_room(tokens):
+        if len(self._tokens) + tokens <= self._room:  # so it is between most tokens of an answer
             return
         for missing, free in zip(self.blocks_missing(tokens), self._pool.free_blocks, strict=True):
             if missing > free:
@@ -94,14 +95,21 @@ class SequenceState:
                 table[self._tail] = own
             while len(table) < self._pool.blocks_for(self.length + tokens):
                 table.append(self._pool.allocate(number))
+        if tokens and not self._pool.is_recurrent:  # whose next step needs another slot
+            self._room = len(self._tables[0]) * self._pool.block_tokens
 
     def commit(self, tokens: Sequence[int]) -> None:
         """The cells of `tokens`, reserved before, have been written."""
-        assert self._pool.blocks_for(self.length + len(tokens)) <= len(self._tables[0])
         self._tokens.extend(tokens)
+        assert len(self._tokens) <= len(self._tables[0]) * self._pool.block_tokens
         if self._next_slot is not None:
             self._drop_slot(self._slot)
             self._slot, self._next_slot = self._next_slot, None
+        if len(self._tables) > 1:
+            self._release_passed()
+
+    def _release_passed(self) -> None:
+        """Gives back the blocks that no window reaches any more."""
         for number, window in enumerate(self._pool.windows[1:], start=1):
             seen = first_seen(max(0, self.length - _STEP_BACK), window) // self._pool.block_tokens
             for index in range(self._begins[number], seen):
@@ -129,6 +137,7 @@ class SequenceState:
             for slot in self.held_slots:
                 self._drop_slot(slot)
             self._slot = self._next_slot = None
+        self._room = 0
         del self._tokens[length:]
         end = self._pool.blocks_for(length)
         for number, table in enumerate(self._tables):
@@ -144,6 +153,7 @@ class SequenceState:
         """
         length = self.length if length is None else length
         assert 0 <= length <= self.length and length == self.reusable(length)
+        self._room = 0
         twin = SequenceState(self._pool)
         twin._tokens = self._tokens[:length]
         twin._tables = [table[: self._pool.blocks_for(length)] for table in self._tables]
@@ -162,13 +172,6 @@ class SequenceState:
     def _drop_slot(self, slot: int | None) -> None:
         if slot is not None:
             self._pool.slots.release(slot)
-
-    def _has_room(self, tokens: int) -> bool:
-        """Whether `reserve(tokens)` has nothing to do: so it is between most tokens of an answer."""
-        end, size = len(self._tokens) + tokens, self._pool.block_tokens
-        if end > len(self._tables[0]) * size or self._pool.is_recurrent:
-            return False
-        return not any(map(self._tail_is_shared, range(len(self._tables))))
 
     @property
     def _tail(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,6 @@ Logits = npt.NDArray[np.float32]
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
-@functools.cache
-def _apply_address() -> int:
-    address = ctypes.cast(llama().llama_sampler_apply, ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
 class Candidates:
     """Up to `size` candidates that samplers may sort, cut and mark; filled anew for every token."""
 
@@ -37,6 +29,7 @@ class Candidates:
         pointer = self.data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
         self._array = lib.llama_token_data_array(data=pointer, size=size, selected=-1, sorted=False)
         self._reference = ctypes.byref(self._array)
+        self._apply = ctypes.cast(lib.llama_sampler_apply, ctypes.c_void_p).value or 0
 
     def fill(self, logits: Logits, ids: npt.NDArray[Any] | None = None) -> Candidates:
         """The tokens `ids` with their `logits`, or the whole vocabulary in order."""
@@ -50,7 +43,7 @@ class Candidates:
 
         That is all that top-k needs to see. -1 where the best is no finite number.
         """
-        return _cpu.sample_best(logits, count, self._records, _apply_address(), sampler)
+        return _cpu.sample_best(logits, count, self._records, self._apply, sampler)
 
     def apply(self, sampler: Any) -> Candidates:
         array = self._array

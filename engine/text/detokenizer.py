@@ -22,14 +22,12 @@ class Detokenizer:
 
     def push(self, token: int) -> str:
         """Whole characters completed by `token`; empty while one is incomplete."""
-        return self._decode(self._tokenizer.piece(token), final=False)
+        data = self._rest + self._tokenizer.piece(token)
+        text, used = codecs.utf_8_decode(data, "replace", False)
+        self._rest = data[used:]
+        return text
 
     def flush(self) -> str:
         """At the end of an answer: U+FFFD for a character that stayed incomplete, else nothing."""
-        return self._decode(b"", final=True)
-
-    def _decode(self, data: bytes, *, final: bool) -> str:
-        data = self._rest + data
-        text, used = codecs.utf_8_decode(data, "replace", final)
-        self._rest = data[used:]
-        return text
+        rest, self._rest = self._rest, b""
+        return rest.decode("utf-8", "replace")

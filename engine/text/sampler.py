@@ -39,7 +39,7 @@ class Sampler:
         _expect_valid(params)
         self.params = params
         self.seed = secrets.randbits(31) if params.seed is None else params.seed
-        self._tokenizer = tokenizer
+        self._n_vocab = tokenizer.n_vocab
         self._suppressed = np.array(tokenizer.suppressed_ids, np.int64)
         self._greedy = params.temperature < _GREEDY_BELOW
         self._candidates = Candidates(tokenizer.n_vocab)
@@ -55,10 +55,11 @@ class Sampler:
     def sample(self, logits: Logits) -> int:
         """Choose the next token from float32 `logits` [n_vocab], contiguous (left unchanged), and remember it.
 
-        Raises EngineError when the logits hold NaN, GrammarError when the grammar admits no token.
+        Logits beyond the vocabulary belong to padding, and are left out. Raises EngineError when the logits hold NaN,
+        GrammarError when the grammar admits no token.
         """
-        if logits.size != self._tokenizer.n_vocab:
-            raise ValueError(f"{logits.size} logits for a vocabulary of {self._tokenizer.n_vocab}")
+        if logits.size != self._n_vocab:
+            logits = self._without_padding(logits)
         if self._is_plain:
             return self._choose(logits)
         logits = self._adjusted(logits)
@@ -70,6 +71,11 @@ class Sampler:
         if self._penalties is not None:
             self._penalties.accept(token)
         return token
+
+    def _without_padding(self, logits: Logits) -> Logits:
+        if logits.size < self._n_vocab:
+            raise ValueError(f"{logits.size} logits for a vocabulary of {self._n_vocab}")
+        return logits[: self._n_vocab]
 
     def _adjusted(self, logits: Logits) -> Logits:
         if self._penalties is not None:

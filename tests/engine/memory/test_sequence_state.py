@@ -121,7 +121,10 @@ def test_random_histories_keep_the_books(seed: int) -> None:
                 tokens = [rng.randrange(9) for _ in range(rng.randrange(1, 9))]
                 if state.blocks_missing(len(tokens)) <= pool.free_blocks:
                     expected = [*state.tokens, *tokens]
-                    advance(state, tokens)
+                    state.reserve(len(tokens))
+                    written = state.block_table[state.length // pool.block_tokens :]
+                    assert not any(map(pool.is_shared, written))
+                    state.commit(tokens)
                     assert state.tokens == expected
             case 2:
                 state.truncate(rng.randint(0, state.length))
