@@ -37,7 +37,7 @@ from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
 from app.translation import engine_text, install_language, tr
 from app.update_check import UpdateCheck
-from engine.messages import EngineStopped, Notice
+from engine.messages import EngineStopped, Notice, TokenEvent
 
 if TYPE_CHECKING:
     from engine.hub.updates import Release
@@ -168,7 +168,8 @@ class AppContext(QObject):
             self._application.removeTranslator(self._translator)
 
     def _drained(self, arrivals: list[Arrival]) -> None:
-        for _, event in arrivals:
+        told = [arrival for arrival in arrivals if not isinstance(arrival.event, TokenEvent)]
+        for _, event in told:
             self.models.handle(event)
             if isinstance(event, Notice):
                 text, remedy = engine_text(event.text), engine_text(event.remedy)
@@ -177,7 +178,7 @@ class AppContext(QObject):
                 again = Action(tr("Start the engine again"), self.models.start_again, primary=True)
                 self.problems.show(Problem.from_info("engine", event.error, (again,)))
         self.telemetry.handle_all(arrivals)
-        self.placement.handle_all(arrivals)
+        self.placement.handle_all(told)
         self.titles.handle_all(arrivals)
         self.summaries.handle_all(arrivals)
         self.answers.handle_all(arrivals)

@@ -1,6 +1,6 @@
 """The only bridge between the window and the engine: commands in, batched events out.
 
-Events arrive on the engine's thread and are drained on the main thread at most 25 times a second, which reads as
+Events arrive on the engine's thread and are drained on the main thread at most 20 times a second, which reads as
 smoothly as more, so that a fast model cannot flood the event loop; nothing wakes it while the engine is idle.
 """
 
@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from engine.messages import Command, EngineStopped, ErrorInfo, Event
 
-DRAIN_INTERVAL = 1 / 25
+DRAIN_INTERVAL = 1 / 20
 
 
 class Arrival(NamedTuple):
@@ -119,10 +119,16 @@ class EngineClient(QObject):
             self._timer.start(max(0, int(due * 1000)))
 
     def _drain(self) -> None:
+        """While events keep coming the timer looks for them; the first after a pause announces itself."""
+        if not self._events:
+            self._announced = False
+            if not self._events:  # none came before the engine's thread could see that
+                return
+            self._announced = True
         self._last_drain = time.monotonic()
-        self._announced = False  # before reading: an event that comes in now announces itself again
         events: list[Arrival] = []
         while self._events:
             events.append(self._events.popleft())
-        if events and not self._closed:
+        if not self._closed:
+            self._timer.start(round(DRAIN_INTERVAL * 1000))
             self.drained.emit(events)

@@ -60,20 +60,20 @@ class Answers(QObject):
 
     def handle_all(self, arrivals: list[Arrival]) -> None:
         """One drained batch: the text of each answer is put together before the screen hears of it."""
-        grown: dict[str, list[str]] = {}
+        grown: dict[str, list[tuple[float, TokenEvent]]] = {}
         for moment, event in arrivals:
             if isinstance(event, TokenEvent):
-                if (generation := self._running.get(event.request_id)) is not None:
-                    grown.setdefault(event.request_id, []).append(generation.token(event, moment))
+                if event.request_id in self._running:
+                    grown.setdefault(event.request_id, []).append((moment, event))
                 continue
             self._tell_grown(grown)
             self._handle(event, moment)
         self._tell_grown(grown)
 
-    def _tell_grown(self, grown: dict[str, list[str]]) -> None:
-        for request_id, pieces in grown.items():
-            generation, text = self._running[request_id], "".join(pieces)
-            if text:
+    def _tell_grown(self, grown: dict[str, list[tuple[float, TokenEvent]]]) -> None:
+        for request_id, arrived in grown.items():
+            generation = self._running[request_id]
+            if text := generation.take(arrived):
                 self.grew.emit(generation, text)
             self.progressed.emit(generation)
         grown.clear()

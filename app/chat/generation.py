@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -74,29 +75,31 @@ class Generation:
         self.prefilled_tokens = event.done_tokens
         self.prompt_tokens = event.total_tokens
 
-    def token(self, event: TokenEvent, now: float) -> str:
-        """Append the text; returns what was appended. `now` is when the event left the engine, in seconds."""
-        if event.tokens:
-            if self.last_token_at is not None:
-                step = (now - self.last_token_at) / event.tokens
-                self._steps.extend([step] * event.tokens)
-            if self.first_token_at is None:
-                self.first_token_at = now
-            self.last_token_at = now
-            self.tokens += event.tokens
-        self.message.content += event.text
-        self._watch_reasoning(event.text, now)
-        return event.text
+    def take(self, arrived: Sequence[tuple[float, TokenEvent]]) -> str:
+        """Append the text of events, each with the second at which it left the engine; returns what was appended."""
+        for now, event in arrived:
+            if event.tokens:
+                if self.last_token_at is not None:
+                    step = (now - self.last_token_at) / event.tokens
+                    self._steps.extend([step] * event.tokens)
+                if self.first_token_at is None:
+                    self.first_token_at = now
+                self.last_token_at = now
+                self.tokens += event.tokens
+            if not self._reasoning_done:
+                self._watch_reasoning(event.text, now)
+        text = "".join([event.text for _, event in arrived])
+        self.message.content += text
+        return text
 
     def _watch_reasoning(self, text: str, now: float) -> None:
-        """How long the model thought before it answered."""
-        if self._reasoning_done or not text:
-            return
+        """How long the model thought before it answered; done as soon as it cannot think any more."""
         self._splitter.push(text)
         if self._splitter.reasoning and self._reasoning_since is None:
             self._reasoning_since = now
         elif self._reasoning_since is not None and not self._splitter.reasoning:
             self._end_reasoning(now)
+        self._reasoning_done = self._reasoning_done or self._splitter.is_settled
 
     def _end_reasoning(self, now: float) -> None:
         if self._reasoning_since is not None and not self._reasoning_done:

@@ -70,6 +70,8 @@ class Summaries(QObject):
         self._client.send(Generate(request))
 
     def handle_all(self, arrivals: list[Arrival]) -> None:
+        if not self._request_id:
+            return
         for _, event in arrivals:
             if isinstance(event, TokenEvent) and event.request_id == self._request_id:
                 self._text += event.text

@@ -60,6 +60,8 @@ class Titles(QObject):
         session.busy_changed.connect(self._busy)
 
     def handle_all(self, arrivals: list[Arrival]) -> None:
+        if self._asked is None:
+            return
         for _, event in arrivals:
             if isinstance(event, TokenEvent) and event.request_id == self._asked:
                 self._text += event.text

@@ -29,15 +29,16 @@ class TokenRate:
     def __init__(self, window: float = 1.0) -> None:
         self._window = window
         self._arrivals: deque[tuple[float, int]] = deque()
+        self._count = 0  # tokens of these
 
     def add(self, time: float, tokens: int) -> None:
         self._arrivals.append((time, tokens))
+        self._count += tokens
 
     def at(self, now: float) -> float | None:
         while self._arrivals and self._arrivals[0][0] < now - self._window:
-            self._arrivals.popleft()
-        count = sum(tokens for _, tokens in self._arrivals)
-        return count / self._window if count else None
+            self._count -= self._arrivals.popleft()[1]
+        return self._count / self._window if self._count else None
 
 
 class ByteRate:

@@ -75,6 +75,12 @@ class ReasoningSplitter:
         """Whether the text stands inside a reasoning block now."""
         return self._inner is not None and self._inner.reasoning
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no later part of the text can stand inside a reasoning block; what came before may still turn out to
+        be reasoning."""
+        return isinstance(self._inner, TagSplitter) and self._inner.answering
+
     def push(self, text: str) -> list[Segment]:
         if self._inner is None:
             self._start += text
@@ -123,6 +129,10 @@ class TagSplitter:
     @property
     def reasoning(self) -> bool:
         return self._state == "reasoning"
+
+    @property
+    def answering(self) -> bool:
+        return self._state == "answer"
 
     def push(self, text: str) -> list[Segment]:
         self._pending += text

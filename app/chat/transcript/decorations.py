@@ -6,10 +6,11 @@ the line; both are painted here instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QTextBlock, QTextDocument, QTextFragment
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QTextBlock, QTextDocument, QTextFragment
 
 from app.chat.markdown.document import BULLET, CODE, INDENT, INLINE_CODE, QUOTE, QUOTE_INDENT, RULE
 from app.chat.transcript.style import TranscriptStyle
@@ -25,35 +26,58 @@ def has_decorations(source: str) -> bool:
     return any(sign in source for sign in SIGNS)
 
 
-def paint_decorations(
-    painter: QPainter, document: QTextDocument, at: QPointF, width: float, style: TranscriptStyle
-) -> None:
-    """For a document whose text will be drawn with its corner at `at`."""
+class Decoration(NamedTuple):
+    """A rectangle in a document's coordinates, filled; `radius` of its corners."""
+
+    rect: QRectF
+    color: QColor
+    radius: float = 0.0
+
+
+def find_decorations(document: QTextDocument, width: float, style: TranscriptStyle) -> list[Decoration]:
+    """What stands behind and beside a laid-out text, in the order of painting. Looked for once, painted often."""
     layout = document.documentLayout()
+    found: list[Decoration] = []
     block = document.begin()
     while block.isValid():
         form = block.blockFormat()
-        rect = layout.blockBoundingRect(block).translated(at)
+        rect = layout.blockBoundingRect(block)
         for level in range(form.intProperty(QUOTE)):
             distance = level * QUOTE_INDENT + 1
             to_left = block.textDirection() == Qt.LayoutDirection.RightToLeft
-            left = at.x() + (width - distance - 3 if to_left else distance)
-            painter.fillRect(QRectF(left, rect.top(), 3, rect.height()), QColor(style.border))
+            left = width - distance - 3 if to_left else distance
+            found.append(Decoration(QRectF(left, rect.top(), 3, rect.height()), QColor(style.border)))
         if form.boolProperty(RULE):
-            painter.setPen(QPen(QColor(style.border), 1))
-            middle = rect.center().y()
-            painter.drawLine(QPointF(at.x(), middle), QPointF(at.x() + width, middle))
+            found.append(Decoration(QRectF(0, rect.center().y() - 0.5, width, 1), QColor(style.border)))
         if form.boolProperty(CODE):
             left = form.indent() * INDENT + form.leftMargin() - 10
-            ground = QRectF(at.x() + left, rect.top(), width - left, rect.height())
-            painter.fillRect(ground, QColor(style.code_background))
+            ground = QRectF(left, rect.top(), width - left, rect.height())
+            found.append(Decoration(ground, QColor(style.code_background)))
         if form.boolProperty(BULLET):
-            _paint_bullet(painter, block, rect, style)
-        _paint_inline_code(painter, block, rect, style)
+            found.extend(_bullet(block, rect, style))
+        found.extend(_inline_code(block, rect, style))
         block = block.next()
+    return found
 
 
-def _paint_bullet(painter: QPainter, block: QTextBlock, rect: QRectF, style: TranscriptStyle) -> None:
+def paint_decorations(painter: QPainter, decorations: Iterable[Decoration], at: QPointF, clip: QRectF) -> None:
+    """Of a document whose text will be drawn with its corner at `at`; `clip` is in the painter's coordinates."""
+    shown = clip.translated(-at)
+    painter.save()
+    painter.translate(at)
+    painter.setPen(Qt.PenStyle.NoPen)
+    for rect, color, radius in decorations:
+        if not rect.intersects(shown):
+            continue
+        if radius:
+            painter.setBrush(color)
+            painter.drawRoundedRect(rect, radius, radius)
+        else:
+            painter.fillRect(rect, color)
+    painter.restore()
+
+
+def _bullet(block: QTextBlock, rect: QRectF, style: TranscriptStyle) -> Iterator[Decoration]:
     line = block.layout().lineAt(0)
     if not line.isValid():
         return
@@ -61,15 +85,12 @@ def _paint_bullet(painter: QPainter, block: QTextBlock, rect: QRectF, style: Tra
     to_left = block.textDirection() == Qt.LayoutDirection.RightToLeft
     x = rect.left() + (text.right() + BULLET_DISTANCE if to_left else line.x() - BULLET_DISTANCE)
     y = rect.top() + line.y() + line.ascent() - QFontMetricsF(style.body).xHeight() / 2
-    painter.save()
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(style.muted))
-    painter.drawEllipse(QPointF(x, y), BULLET_RADIUS, BULLET_RADIUS)
-    painter.restore()
+    size = 2 * BULLET_RADIUS
+    yield Decoration(QRectF(x - BULLET_RADIUS, y - BULLET_RADIUS, size, size), QColor(style.muted), BULLET_RADIUS)
 
 
-def _paint_inline_code(painter: QPainter, block: QTextBlock, rect: QRectF, style: TranscriptStyle) -> None:
-    height = QFontMetricsF(style.code).height()
+def _inline_code(block: QTextBlock, rect: QRectF, style: TranscriptStyle) -> Iterator[Decoration]:
+    metrics = QFontMetricsF(style.code)
     for fragment in _fragments(block):
         if not fragment.charFormat().boolProperty(INLINE_CODE):
             continue
@@ -82,13 +103,9 @@ def _paint_inline_code(painter: QPainter, block: QTextBlock, rect: QRectF, style
                 break
             edges = [line.cursorToX(position)[0] for position in range(start, stop + 1)]
             left, right = min(edges), max(edges)
-            top = rect.top() + line.y() + line.ascent() - QFontMetricsF(style.code).ascent()
-            ground = QRectF(rect.left() + left - 2, top - 1, right - left + 4, height + 2)
-            painter.save()
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(style.inline_code_background))
-            painter.drawRoundedRect(ground, CODE_RADIUS, CODE_RADIUS)
-            painter.restore()
+            top = rect.top() + line.y() + line.ascent() - metrics.ascent()
+            ground = QRectF(rect.left() + left - 2, top - 1, right - left + 4, metrics.height() + 2)
+            yield Decoration(ground, QColor(style.inline_code_background), CODE_RADIUS)
             start = stop
 
 

@@ -8,7 +8,7 @@ from PySide6.QtGui import QPainter, QTextCursor, QTextDocument
 from app.chat.markdown.continuation import is_plain_continuation
 from app.chat.markdown.document import ClosedDocument, DocumentBuilder
 from app.chat.transcript.block_view import BlockView, Span
-from app.chat.transcript.decorations import has_decorations, paint_decorations
+from app.chat.transcript.decorations import Decoration, find_decorations, has_decorations, paint_decorations
 from app.chat.transcript.style import TranscriptStyle
 
 OBJECT = "\ufffc"  # stands for a picture in a document's text
@@ -20,6 +20,8 @@ class MarkdownView(BlockView):
     def __init__(self, style: TranscriptStyle, source: str) -> None:
         super().__init__(style, source)
         self.gap = style.paragraph_gap
+        self._end: QTextCursor | None = None  # of the document, where words are added
+        self._decorations: list[Decoration] | None = None  # found by the first painting
         self._formulas: list[str] = []
         self.has_pending_formulas = False
         if source.startswith("#"):
@@ -34,6 +36,7 @@ class MarkdownView(BlockView):
         self._formulas = builder.formulas
         self.has_pending_formulas = builder.has_pending_formulas
         self.height = document.size().height()
+        self._end = self._decorations = None
         return document
 
     def grow(self, source: str) -> bool:
@@ -48,11 +51,14 @@ class MarkdownView(BlockView):
         layout = document.documentLayout()
         last_line = block.layout().lineAt(block.layout().lineCount() - 1)
         self.grown_from = min(self.grown_from, layout.blockBoundingRect(block).top() + last_line.y())
-        cursor = QTextCursor(document)
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        cursor.insertText(source[len(self.source) :])
+        if self._end is None:
+            self._end = QTextCursor(document)
+            self._end.movePosition(QTextCursor.MoveOperation.End)
+        self._end.insertText(source[len(self.source) :])
         self.source = source
-        self.height = document.size().height()
+        height = document.size().height()
+        if height != self.height:  # another line: the bar of a quotation is longer
+            self.height, self._decorations = height, None
         return True
 
     def text(self, span: Span) -> str:
@@ -67,6 +73,9 @@ class MarkdownView(BlockView):
         return "".join(piece + formula for piece, formula in zip(pieces, formulas, strict=True))
 
     def paint(self, painter: QPainter, at: QPointF, clip: QRectF, span: Span | None) -> None:
-        if self._document is not None and has_decorations(self.source):
-            paint_decorations(painter, self._document, at, self.width, self.style)
+        if self._document is not None and self._decorations is None:
+            is_plain = not has_decorations(self.source)
+            self._decorations = [] if is_plain else find_decorations(self._document, self.width, self.style)
+        if self._decorations:
+            paint_decorations(painter, self._decorations, at, clip)
         super().paint(painter, at, clip, span)

@@ -23,6 +23,7 @@ from engine.text.tool_calls import ToolCall, parse_calls
 FOOTER_HEIGHT = 34.0
 SLICE = 1 << 15  # characters cut into blocks at a time
 STEP = 2048  # characters given to the reasoning splitter at a time: it looks at what is pending line by line
+LINE = 80  # characters
 PLAIN_PIECE = 4000  # characters of plain text in one document
 THINKING = "thinking"  # key of the header over the reasoning
 
@@ -265,6 +266,8 @@ class MessageView:
         else:
             view = MarkdownView(self._style, block.source)
         view.estimate(self._width)
+        if old is not None and is_same and old.is_laid_out and len(block.source) - len(old.source) < LINE:
+            view.height = old.height  # a better guess: what follows does not jump to and fro
         return view
 
     def _mark_last_pieces(self, first: int) -> None:

@@ -87,6 +87,7 @@ class Transcript(QAbstractScrollArea):
         self._feed_timer = _timer(self, 0, self._feed_on)
         self.selecting = Selecting(self)
         self._steps = KeyboardSteps(self, self._overlay)
+        self.verticalScrollBar().setSingleStep(48)
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
         theme.changed.connect(self._theme_changed)
 
@@ -304,14 +305,16 @@ class Transcript(QAbstractScrollArea):
         return first
 
     def _set_range(self) -> None:
+        """Called some times per layout: the bar is only told what is new to it."""
         bar = self.verticalScrollBar()
         page = self.viewport().height()
+        most = max(0, round(self._column.height) - page)
         self._moving = True
-        bar.setPageStep(page)
-        bar.setSingleStep(48)
-        bar.setRange(0, max(0, round(self._column.height) - page))
-        if self._stick:
-            bar.setValue(bar.maximum())
+        if bar.maximum() != most or bar.pageStep() != page:
+            bar.setPageStep(page)
+            bar.setRange(0, most)
+        if self._stick and bar.value() != most:
+            bar.setValue(most)
         self._moving = False
 
     def _move_to(self, value: int) -> None:
@@ -363,7 +366,7 @@ class Transcript(QAbstractScrollArea):
                     break
         if is_line and len(growing) == 1 and first < len(self._messages):
             bottom = self._column.tops[first] + self._messages[first].body_height
-            self._update_part(changed, bottom)
+            self._update_part(changed, bottom - PAINTED_AROUND)  # not the footer: a line has its leading below it
             return
         self._column.update(first)
         self._layout_visible(changed)

@@ -26,7 +26,7 @@ def generation() -> Generation:
 def test_speed_counts_the_tokens_that_came():
     one = generation()
     for number in range(101):
-        one.token(TokenEvent("a", "x"), 10 + number * 0.04)
+        one.take([(10 + number * 0.04, TokenEvent("a", "x"))])
     assert one.decode_speed == pytest.approx(25.0, rel=0.01)
     one.finished(GenerationFinished("a", FinishReason.STOP, None), 14.0)
     assert one.message.details["tpot_p50"] == pytest.approx(0.04)
@@ -37,7 +37,7 @@ def test_thinking_counts_as_tokens_and_has_its_time():
     one = generation()
     pieces = ["<think>", "let", " me", " see", "</think>", "\n\nYes"]
     for number, piece in enumerate(pieces):
-        one.token(TokenEvent("a", piece), float(number))
+        one.take([(float(number), TokenEvent("a", piece))])
     assert one.tokens == 6
     assert one.decode_speed == pytest.approx(1.0)
     assert one.message.details["reasoning_seconds"] == pytest.approx(4.0, abs=1.0)
@@ -46,7 +46,7 @@ def test_thinking_counts_as_tokens_and_has_its_time():
 
 def test_stopped_while_thinking_still_has_a_time():
     one = generation()
-    one.token(TokenEvent("a", "<think>hm"), 1.0)
+    one.take([(1.0, TokenEvent("a", "<think>hm"))])
     one.finished(GenerationFinished("a", FinishReason.ABORTED, None), 3.5)
     assert one.message.details["reasoning_seconds"] == pytest.approx(2.5)
     assert one.message.status is Status.STOPPED
@@ -64,7 +64,7 @@ def test_stopped_while_thinking_still_has_a_time():
 )
 def test_every_ending_has_a_status_and_words(reason, status, words):
     one = generation()
-    one.token(TokenEvent("a", "kept"), 1.0)
+    one.take([(1.0, TokenEvent("a", "kept"))])
     error = ErrorInfo("X", "cause", detail="traceback") if reason is FinishReason.ERROR else None
     one.finished(GenerationFinished("a", reason, None, error), 2.0)
     assert (one.message.status, ending_of(one.message), one.message.content) == (status, words, "kept")
@@ -85,9 +85,9 @@ def test_progress_from_waiting_to_writing():
     one.started(GenerationStarted("a", 100, 40), None)
     one.prefill(PrefillProgress("a", 60, 100))
     assert progress(one) == "Reading the prompt: 60 of 100 tokens"
-    one.token(TokenEvent("a", "x"), 1.0)
-    one.token(TokenEvent("a", ""), 1.0)
-    one.token(TokenEvent("a", "y"), 2.0)
+    one.take([(1.0, TokenEvent("a", "x"))])
+    one.take([(1.0, TokenEvent("a", ""))])
+    one.take([(2.0, TokenEvent("a", "y"))])
     assert progress(one) == "3 tokens  ·  2.0 tok/s"
 
 
@@ -104,3 +104,20 @@ def test_prefill_and_decode_stand_apart():
 @pytest.mark.parametrize(("seconds", "words"), [(0.0421, "42 ms"), (1.25, "1.2 s"), (250.4, "250 s")])
 def test_times(seconds, words):
     assert format_seconds(seconds) == words
+
+
+def test_thinking_in_a_channel_has_its_time():
+    one = generation()
+    start, message, end = "<|channel|>", "<|message|>", "<|end|>"
+    pieces = [f"{start}analysis{message}", "hm", f"{end}<|start|>assistant{start}final{message}", "Yes"]
+    for number, piece in enumerate(pieces):
+        one.take([(float(number), TokenEvent("a", piece))])
+    assert one.message.details["reasoning_seconds"] == pytest.approx(1.5, abs=1.0)
+
+
+def test_an_answer_that_only_speaks_of_thinking_has_no_such_time():
+    one = generation()
+    for number, piece in enumerate(["Write ", "<think>", "hm", "</think>", " first."]):
+        one.take([(float(number), TokenEvent("a", piece))])
+    one.finished(GenerationFinished("a", FinishReason.STOP, None), 9.0)
+    assert "reasoning_seconds" not in one.message.details

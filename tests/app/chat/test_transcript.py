@@ -6,14 +6,15 @@ import random
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QFontMetrics, QGuiApplication, QImage, QPixmap
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from app.chat.answer_facts import SEPARATOR
 from app.chat.readable import links
 from app.chat.transcript.block_view import Span
 from app.chat.transcript.code_view import CodeView
+from app.chat.transcript.decorations import find_decorations
 from app.chat.transcript.footer import FactsLabel
 from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.selection import TextPlace
@@ -322,3 +323,46 @@ def pixels(picture: QPixmap) -> np.ndarray:
     """[height, width, 4] of int."""
     image = picture.toImage().convertToFormat(QImage.Format.Format_RGB32)
     return np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.width(), 4).astype(int)
+
+
+def test_a_line_that_grows_paints_no_footer(transcript, qtbot, monkeypatch) -> None:
+    answer = message(1, "Once upon")
+    answer.status = Status.STREAMING
+    transcript.set_messages([message(0, "Tell me."), answer])
+    painted = []
+    paint = FactsLabel.paintEvent
+    monkeypatch.setattr(FactsLabel, "paintEvent", lambda label, event: (painted.append(label), paint(label, event)))
+
+    def write(words: str) -> None:
+        answer.content += words
+        transcript.grow(answer)
+        transcript._grow_now()
+        QApplication.processEvents()
+
+    for words in (" a", " time", " there", " was"):
+        painted.clear()
+        write(words)
+    assert not painted
+    write(" one" * 60)  # more lines: the footer moves
+    assert painted
+
+
+def test_the_bar_of_a_quotation_grows_with_it(theme) -> None:
+    view = rendered(theme, "> quoted `code` and")
+    picture = QImage(640, 400, QImage.Format.Format_RGB32)
+
+    def painted() -> list:
+        painter = QPainter(picture)
+        view.paint(painter, QPointF(0, 0), QRectF(picture.rect()), None)
+        painter.end()
+        assert view._decorations is not None
+        return view._decorations
+
+    bar, code = painted()
+    assert not bar.radius and code.radius
+    assert view.grow(view.source + " some")
+    assert painted()[0] is bar  # on the same line nothing is looked for again
+    assert view.grow(view.source + " more words" * 20)
+    assert painted()[0].rect.height() > bar.rect.height()
+    fresh = rendered(theme, view.source)
+    assert painted() == find_decorations(fresh._document, fresh.width, fresh.style)
