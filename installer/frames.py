@@ -29,10 +29,11 @@ GRAB = (
 )
 
 
-def picture(path: Path) -> None:
-    """The whole screen."""
+def picture(path: Path) -> int:
+    """The whole screen; returns the file's size, which grows with what is on it."""
     variables = {"DISPLAY": DISPLAY, "QT_QPA_PLATFORM": "xcb", "PATH": "/usr/bin:/bin", "HOME": "/root"}
     subprocess.run([PYTHON, "-c", GRAB, path], env=variables, check=True, cwd="/")
+    return path.stat().st_size
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:

@@ -239,9 +239,10 @@ def test_old() -> None:
         try:
             told = Path(name) / "conversations.db"  # made once the window is painted
             frames.wait_for(told.is_file, "the window on an emulated processor")
-            time.sleep(30)  # emulation is slow: until the card about the processor is there
             (DIST / "frames").mkdir(exist_ok=True)
-            frames.picture(DIST / "frames/13-without-avx2.png")
+            path = DIST / "frames/13-without-avx2.png"
+            empty = frames.picture(path)  # emulation is slow: the cards have no words yet
+            frames.wait_for(lambda: frames.picture(path) > 1.5 * empty, "the card about the processor")
         finally:
             window.terminate()
             window.wait()

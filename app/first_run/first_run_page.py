@@ -69,8 +69,10 @@ class FirstRunPage(QScrollArea):
         self._text(tr("A small starter model is here already and answers at once: quick, but not clever."), body)
         self._heading(tr("This computer"), body)
         self.facts = self._card(body)
+        self.facts.addWidget(self._line(tr("Looking at this computer…")))
         self._heading(tr("Models that suit it"), body)
         self.models = self._card(body)
+        self.models.addWidget(self._line(tr("What suits it is known in a moment.")))
         self.source = self._text("", body)
         self._column.addStretch(1)
         self.setWidget(body)
@@ -112,14 +114,19 @@ class FirstRunPage(QScrollArea):
         for one in found.recommendations:
             self.models.addWidget(self._model_row(one))
         if not found.recommendations:
-            nothing = QLabel(tr("None of the suggested models fits into the memory; the starter model does."), self)
-            nothing.setContentsMargins(16, 8, 16, 8)
-            self.models.addWidget(nothing)
+            nothing = tr("None of the suggested models fits into the memory; the starter model does.")
+            self.models.addWidget(self._line(nothing))
         self.source.setText(
             tr("Speeds are predicted from this computer's measured memory speed, and not measured with the model.")
             if found.measured
             else tr("Speeds are predicted from datasheets of similar computers, and not measured.")
         )
+
+    def _line(self, words: str) -> QLabel:
+        label = QLabel(words, self)
+        label.setWordWrap(True)
+        label.setContentsMargins(16, 8, 16, 8)
+        return label
 
     def _fact_row(self, fact: Fact) -> QWidget:
         row = QWidget(self)

@@ -1020,6 +1020,10 @@
       <translation>重新扫描文件夹</translation>
     </message>
     <message>
+      <source>Looking at this computer…</source>
+      <translation>正在了解这台电脑…</translation>
+    </message>
+    <message>
       <source>Lower the budget to {size}</source>
       <translation>将预算降到 {size}</translation>
     </message>
@@ -2334,6 +2338,10 @@
     <message>
       <source>What is on your mind?</source>
       <translation>想聊点什么？</translation>
+    </message>
+    <message>
+      <source>What suits it is known in a moment.</source>
+      <translation>稍后即可知道适合它的模型。</translation>
     </message>
     <message>
       <source>What was changed holds until Tessera is closed.</source>

@@ -9,7 +9,7 @@ import threading
 import pytest
 from PySide6.QtCore import QTimer
 
-from app.crash import CrashHandler
+from app.crash import LOG_FILES, CrashHandler, log
 
 
 @pytest.fixture
@@ -44,6 +44,19 @@ def test_an_error_while_reporting_is_only_logged(handler):
     handler.on_exception = broken
     sys.excepthook(ValueError, ValueError("first"), None)
     assert "cannot show" in handler.log_file.read_text()
+
+
+def test_the_log_never_takes_more_than_a_few_small_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("app.crash.LOG_BYTES", 2000)
+    handler = CrashHandler(tmp_path)
+    handler.install()
+    for number in range(200):
+        log.info("line %d of many that are written into the log", number)
+    handler.uninstall()
+    files = sorted(path.name for path in tmp_path.glob("tessera.log*"))
+    assert files == ["tessera.log", *(f"tessera.log.{number}" for number in range(1, LOG_FILES + 1))]
+    assert all((tmp_path / name).stat().st_size <= 2000 for name in files)
+    assert "line 199 " in handler.log_file.read_text()
 
 
 def test_a_native_crash_is_known_at_the_next_start(tmp_path):
