@@ -243,7 +243,15 @@ def string_offsets(buffer: Buffer, position: int, count: int) -> NDArray[np.int6
 
 # bind_logits.cpp
 def best_logits(logits: Floats, count: int, records: NDArray[np.uint8]) -> tuple[int, int]: ...
-def sample_best(logits: Floats, count: int, records: NDArray[np.uint8], apply: int, sampler: int) -> int: ...
+def sample_best(
+    logits: Floats,
+    count: int,
+    records: NDArray[np.uint8],
+    apply: int,
+    sampler: int,
+    penalties: int = 0,
+    recent: NDArray[np.int32] | None = None,
+) -> int: ...
 
 # bind_probe.cpp
 def read_bandwidth(threads: int, bytes: int = ..., repeats: int = ...) -> float: ...

@@ -38,12 +38,15 @@ class Candidates:
         self.data["logit"][:count] = logits
         return self
 
-    def sample_best(self, logits: Logits, count: int, sampler: int) -> int:
+    def sample_best(
+        self, logits: Logits, count: int, sampler: int, penalties: int = 0, recent: npt.NDArray[np.int32] | None = None
+    ) -> int:
         """The token that the sampler at the address `sampler` takes of the best `count` tokens and few others.
 
-        That is all that top-k needs to see. -1 where the best is no finite number.
+        That is all that top-k needs to see. The sampler at `penalties` comes before; it changes only `recent` tokens.
+        -1 where the best is no finite number.
         """
-        return _cpu.sample_best(logits, count, self._records, self._apply, sampler)
+        return _cpu.sample_best(logits, count, self._records, self._apply, sampler, penalties, recent)
 
     def apply(self, sampler: Any) -> Candidates:
         array = self._array

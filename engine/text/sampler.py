@@ -10,11 +10,11 @@ import ctypes
 import math
 import secrets
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.errors import EngineError
 from engine.messages import SamplingParams
@@ -49,8 +49,9 @@ class Sampler:
         if self._penalties is not None:
             for token in history[-params.penalty_last_n :]:
                 self._penalties.accept(token)
-        # Most requests: then nothing comes before or after the choice, and little runs between two tokens.
-        self._is_plain = self._grammar is None and self._penalties is None and not self._suppressed.size
+        # Most requests: then one call makes the choice, and little runs between two tokens.
+        sees_best = self._chain is not None and params.top_k > 0
+        self._is_plain = self._grammar is None and not self._suppressed.size and (self._penalties is None or sees_best)
 
     def sample(self, logits: Logits) -> int:
         """Choose the next token from float32 `logits` [n_vocab], contiguous (left unchanged), and remember it.
@@ -61,7 +62,10 @@ class Sampler:
         if logits.size != self._n_vocab:
             logits = self._without_padding(logits)
         if self._is_plain:
-            return self._choose(logits)
+            token = self._choose(logits, self._penalties)
+            if self._penalties is not None:
+                self._penalties.accept(token)
+            return token
         logits = self._adjusted(logits)
         token = self._choose(logits)
         if self._grammar is not None and not self._grammar.take(token):
@@ -85,10 +89,15 @@ class Sampler:
             logits[self._suppressed] = -np.inf
         return logits
 
-    def _choose(self, logits: Logits) -> int:
+    def _choose(self, logits: Logits, penalties: _Penalties | None = None) -> int:
+        """`penalties` come first where there is a top-k, and are to be in the logits where there is none."""
         chain, top_k = self._chain, self.params.top_k
         if chain is not None and top_k > 0:
-            token = self._candidates.sample_best(logits, top_k, chain.address)
+            if penalties is None:
+                token = self._candidates.sample_best(logits, top_k, chain.address)
+            else:
+                address, recent = penalties.sampler.address, penalties.recent
+                token = self._candidates.sample_best(logits, top_k, chain.address, address, recent)
             if token < 0:
                 raise _no_number()
             return token
@@ -118,26 +127,35 @@ class _Penalties:
 
     def __init__(self, params: SamplingParams, n_vocab: int) -> None:
         lib = llama()
-        self._sampler = lib.llama_sampler_init_penalties(
-            n_vocab,
-            params.penalty_last_n,
-            params.repetition_penalty,
-            params.frequency_penalty,
-            params.presence_penalty,
+        self.sampler = _Owned(
+            lib.llama_sampler_init_penalties(
+                n_vocab,
+                params.penalty_last_n,
+                params.repetition_penalty,
+                params.frequency_penalty,
+                params.presence_penalty,
+            )
         )
-        self._finalizer = weakref.finalize(self, lib.llama_sampler_free, self._sampler)
-        self._window: deque[int] = deque(maxlen=params.penalty_last_n)
+        self._ring = np.empty(params.penalty_last_n, np.int32)
+        self._accepted = 0
+        self._accept = lib.llama_sampler_accept
         self._few = Candidates(params.penalty_last_n)
 
+    @property
+    def recent(self) -> npt.NDArray[np.int32]:
+        """The tokens in the window, in any order, some of them several times."""
+        return self._ring if self._accepted >= self._ring.size else self._ring[: self._accepted]
+
     def accept(self, token: int) -> None:
-        self._window.append(token)
-        llama().llama_sampler_accept(self._sampler, token)
+        self._ring[self._accepted % self._ring.size] = token
+        self._accepted += 1
+        self._accept(self.sampler, token)
 
     def apply(self, logits: Logits) -> Logits:
-        tokens = np.fromiter(set(self._window), np.int32)
+        tokens = np.unique(self.recent)
         if not tokens.size:
             return logits
-        few = self._few.fill(logits[tokens], tokens).apply(self._sampler)
+        few = self._few.fill(logits[tokens], tokens).apply(self.sampler)
         changed = logits.copy()
         changed[tokens] = few.data["logit"][: tokens.size]
         return changed

@@ -4,6 +4,7 @@
 // this one: 350 instead of 175 µs of processor time for a whole choice from 49,152 logits, on a busy Zen 3. The sampler
 // is called from here for the same reason: ctypes, and what Python does around it, are cold as well.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -23,6 +25,7 @@ namespace {
 
 namespace nb = nanobind;
 using Logits = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // A tile of logits is kLanes columns of kRows values, so that maxima of columns need no step across lanes.
@@ -101,11 +104,32 @@ struct CandidateArray {  // llama_token_data_array in llama.h
 };
 using Apply = void (*)(void* sampler, CandidateArray* candidates);  // llama_sampler_apply
 
-int64_t sample_best(Logits logits, int64_t count, Bytes records, uintptr_t apply, uintptr_t sampler) {
+// Adds the tokens of `recent` that are not among the `found` candidates, which stay in order; their number then.
+int64_t add_recent(const Logits& logits, const Ids& recent, Candidate* data, int64_t found) {
+  const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
+  std::vector<int32_t> ids(recent.data(), recent.data() + recent.size());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  Candidate* const end = data + found;
+  for (const int32_t id : ids) {
+    if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
+    const Candidate candidate{id, logits.data()[id], 0.0f};
+    if (!std::binary_search(data, end, candidate, by_id)) data[found++] = candidate;
+  }
+  std::inplace_merge(data, end, data + found, by_id);
+  return found;
+}
+
+int64_t sample_best(Logits logits, int64_t count, Bytes records, uintptr_t apply, uintptr_t sampler,
+                    uintptr_t penalties, std::optional<Ids> recent) {
   auto* const data = reinterpret_cast<Candidate*>(records.data());
-  const auto [best, found] = best_logits(logits, count, std::move(records));
+  // Where none but the recent tokens change, the best others are among as many more.
+  if (recent) count += static_cast<int64_t>(recent->size());
+  auto [best, found] = best_logits(logits, count, std::move(records));
   if (!std::isfinite(logits.data()[best])) return -1;
+  if (recent) found = add_recent(logits, *recent, data, found);
   CandidateArray candidates{data, static_cast<size_t>(found), -1, false};
+  if (penalties != 0) reinterpret_cast<Apply>(apply)(reinterpret_cast<void*>(penalties), &candidates);
   reinterpret_cast<Apply>(apply)(reinterpret_cast<void*>(sampler), &candidates);
   if (candidates.selected < 0 || candidates.selected >= static_cast<int64_t>(candidates.size)) return best;
   const Candidate& chosen = candidates.data[candidates.selected];
@@ -120,11 +144,11 @@ void bind_logits(nb::module_& m) {
       "The first largest of float32 `logits` (or the first NaN) and how many candidates were written to `records`, 12 "
       "bytes each as llama_token_data: at least the best `count`, by rising index; none where there is a NaN.");
   m.def("sample_best", &sample_best, nb::arg("logits"), nb::arg("count"), nb::arg("records").noconvert(),
-        nb::arg("apply"), nb::arg("sampler"),
+        nb::arg("apply"), nb::arg("sampler"), nb::arg("penalties") = 0, nb::arg("recent") = nb::none(),
         "The token that a llama.cpp sampler takes of the best `count` or a few more: `apply` is the address of "
         "llama_sampler_apply, `sampler` its first argument. The best of all where it takes none, or one of -inf; -1 "
-        "where "
-        "the best is no finite number.");
+        "where the best is no finite number. `penalties` is a sampler that comes before, and changes only tokens of "
+        "`recent` (int32, in any order; those outside the vocabulary are passed over).");
 }
 
 }  // namespace tessera

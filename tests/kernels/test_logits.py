@@ -107,3 +107,36 @@ def test_a_masked_token_is_never_chosen() -> None:
 def test_no_number_no_choice(value: float) -> None:
     assert sample(np.array([1.0, value, 2.0], np.float32), 2, 0) == (-1, 0, 0)
     assert sample(np.full(3, -np.inf, np.float32), 2, 0) == (-1, 0, 0)
+
+
+@pytest.mark.parametrize("size", [5, 1000, 50_000])
+def test_recent_tokens_are_among_the_candidates(size: int) -> None:
+    """So that penalties may change them: then the best few of all are among the candidates, whatever they become."""
+    rng = np.random.default_rng(size)
+    logits = rng.standard_normal(size).astype(np.float32)
+    recent = rng.integers(0, size, 64).astype(np.int32)
+    recent[:3] = [-1, size, recent[4]]  # outside, and twice
+    changed = logits.copy()
+    inside = np.unique(recent[(recent >= 0) & (recent < size)])
+    changed[inside] -= rng.choice([-9.0, 9.0], inside.size).astype(np.float32)
+    seen: list[tuple[int, NDArray[np.void]]] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Array))
+    def apply(sampler: int, array: ctypes._Pointer[Array]) -> None:
+        found = array.contents.size
+        candidates = np.ctypeslib.as_array((ctypes.c_uint8 * (found * 12)).from_address(array.contents.data or 0))
+        seen.append((sampler, candidates.view(CANDIDATE).copy()))
+        if sampler == 1:
+            candidates.view(CANDIDATE)["logit"] = changed[candidates.view(CANDIDATE)["id"]]
+        else:
+            array.contents.selected = int(candidates.view(CANDIDATE)["logit"].argmax())
+
+    records = np.zeros(size, CANDIDATE).view(np.uint8)
+    token = _cpu.sample_best(logits, 40, records, ctypes.cast(apply, ctypes.c_void_p).value or 0, 2, 1, recent)
+    assert token == changed.argmax()
+    assert [sampler for sampler, _ in seen] == [1, 2]
+    before, after = (candidates for _, candidates in seen)
+    assert (np.diff(before["id"]) > 0).all()
+    assert set(inside) <= set(before["id"])
+    np.testing.assert_array_equal(before["logit"], logits[before["id"]])
+    assert set(np.argsort(changed)[-40:]) <= set(after["id"])

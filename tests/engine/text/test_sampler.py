@@ -149,6 +149,18 @@ def test_penalties_of_a_drawn_answer(small_tokenizer: Tokenizer) -> None:
     assert all(tokens[i] not in tokens[max(0, i - 20) : i] for i in range(100))
 
 
+@pytest.mark.parametrize("changes", [{"repetition_penalty": 1.1}, {"presence_penalty": -3.0, "penalty_last_n": 5}])
+def test_penalties_of_the_best_are_those_of_all(byte_tokenizer: Tokenizer, changes: dict[str, float]) -> None:
+    params = dataclasses.replace(SamplingParams(seed=4), **changes)
+    best, all_tokens = (Sampler(params, byte_tokenizer, history=range(9)) for _ in range(2))
+    assert best._is_plain
+    all_tokens._is_plain = False
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        logits = rng.standard_normal(byte_tokenizer.n_vocab).astype(np.float32) * 3
+        assert best.sample(logits) == all_tokens.sample(logits)
+
+
 def test_penalties_may_be_off(small_tokenizer: Tokenizer) -> None:
     params = dataclasses.replace(NEUTRAL, temperature=0.0, repetition_penalty=2.0, penalty_last_n=0)
     sampler, logits = Sampler(params, small_tokenizer, history=[1, 2, 3]), logits_of(small_tokenizer)
