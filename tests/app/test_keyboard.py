@@ -87,6 +87,16 @@ def test_up_in_an_empty_box_edits_the_last_message(chat, qtbot):
     assert chat.page.composer.text == ""
 
 
+def test_text_becomes_larger_and_smaller_within_limits(chat):
+    settings = chat.context.settings
+    before = settings["font_size"]
+    run(chat, "Larger text")
+    assert (settings["font_size"], chat.context.theme.type.body) == (before + 1, before + 1)
+    for _ in range(40):
+        run(chat, "Smaller text")
+    assert settings["font_size"] == settings.table["font_size"].minimum == chat.context.theme.type.body
+
+
 def test_answer_again_by_key(chat, qtbot):
     chat.engine.answer = "Another"
     chat.session.regenerate_last()

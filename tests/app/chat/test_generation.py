@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat.answer_facts import ending_of, format_seconds, notes, progress, summary
+from app.chat.answer_facts import ending_of, format_seconds, notes, progress, summary, tooltip
 from app.chat.generation import Generation
 from app.store.records import Message, Status
 from engine.messages import (
@@ -74,7 +74,7 @@ def test_every_ending_has_a_status_and_words(reason, status, words):
 def test_what_was_left_out_of_the_prompt_is_said_under_the_answer():
     one = generation()
     one.started(GenerationStarted("a", 900, 0, trimmed_messages=4), None)
-    one.token(TokenEvent("a", "kept"), 1.0)
+    one.take([(1.0, TokenEvent("a", "kept"))])
     one.finished(GenerationFinished("a", FinishReason.STOP, None), 2.0)
     assert notes(one.message) == [("4 of the oldest messages were left out to fit the context.", False)]
 
@@ -99,6 +99,13 @@ def test_prefill_and_decode_stand_apart():
     assert "prefill 250 tok/s" in text
     assert "decode 25.0 tok/s" in text
     assert "51 tokens" in text
+
+
+def test_how_much_of_the_prompt_was_new_is_told():
+    one = generation()
+    one.started(GenerationStarted("a", 4812, 4800), None)
+    one.finished(GenerationFinished("a", FinishReason.STOP, None), 1.0)
+    assert "12 of 4,812 prompt tokens were new" in tooltip(one.message).split("\n")
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.0421, "42 ms"), (1.25, "1.2 s"), (250.4, "250 s")])

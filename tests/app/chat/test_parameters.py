@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from PySide6.QtWidgets import QComboBox, QScrollArea, QStyle, QStyleOptionComboBox
@@ -67,6 +67,13 @@ def test_nothing_on_the_panel_is_cut_off(app, qtbot):
         part = QStyle.SubControl.SC_ComboBoxEditField
         room = box.style().subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, box).width()
         assert room >= box.fontMetrics().horizontalAdvance(box.currentText()), box.accessibleName()
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_reasoning_can_be_switched_where_the_template_offers_it(start, offered):
+    app = start(lambda engine: setattr(engine, "info", replace(engine.info, has_reasoning_switch=offered)))
+    app.page.parameters_button.setChecked(True)
+    assert app.page.parameters.rows["reasoning"].isEnabled() is offered
 
 
 def test_the_panel_changes_what_is_asked_and_each_conversation_has_its_own(app, qtbot):

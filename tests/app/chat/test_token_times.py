@@ -50,6 +50,14 @@ def test_rows_of_a_conversation():
     assert dict(conversation_rows([message("user")])) == {"Answers": "0", "Written": "0 tokens"}
 
 
+def test_each_answer_has_its_own_times():
+    details = {"ttft": 0.25, "tpot_p50": 0.02, "tpot_p99": 0.08, "prompt_tokens": 4812, "reused_tokens": 4800}
+    rows = dict(detail_rows(message("assistant", **details)))
+    assert rows["Prompt"] == "12 of 4,812 tokens were new"
+    assert rows["Time to first token"] == "250 ms"
+    assert (rows["Time per token, median"], rows["Time per token, 99th percentile"]) == ("20 ms", "80 ms")
+
+
 def test_prediction_stands_beside_what_was_measured():
     details = {"decode_speed": 25.0, "prefill_speed": 250.0, "predicted_decode": 27.44, "predicted_from": "measured"}
     rows = dict(detail_rows(message("assistant", **details)))
