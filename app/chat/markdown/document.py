@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QUrl
+from PySide6.QtCore import Qt
 from PySide6.QtGui import (
     QBrush,
     QColor,
-    QFont,
-    QFontMetricsF,
     QTextBlockFormat,
     QTextCharFormat,
     QTextCursor,
     QTextDocument,
     QTextFrameFormat,
-    QTextImageFormat,
     QTextLength,
     QTextListFormat,
     QTextTableCellFormat,
     QTextTableFormat,
 )
 
-from app.chat.markdown.formulas import Formula
+from app.chat.markdown.character_formats import CharacterFormats
+from app.chat.markdown.inline_writer import InlineWriter
 from app.chat.markdown.parser import parse
 from app.chat.transcript.style import TranscriptStyle
 
@@ -35,7 +32,6 @@ QUOTE = QTextBlockFormat.Property.UserProperty + 1  # depth of the quotation a b
 RULE = QTextBlockFormat.Property.UserProperty + 2  # the block is a horizontal rule
 CODE = QTextBlockFormat.Property.UserProperty + 3  # the block is code inside a list or quotation
 BULLET = QTextBlockFormat.Property.UserProperty + 4  # the block begins an item of a bullet list
-INLINE_CODE = QTextCharFormat.Property.UserProperty + 5  # characters of code within a sentence
 
 LINE_HEIGHT = 135.0  # percent
 QUOTE_INDENT = 18
@@ -76,8 +72,8 @@ class DocumentBuilder:
         self._cursor = QTextCursor(document)
         self._state = _State()
         self._empty = True
-        self.formulas: list[str] = []  # LaTeX of the pictures, in order
-        self.has_pending_formulas = False
+        self._formats = CharacterFormats(style)
+        self.inline = InlineWriter(style, self._formats)
 
     def build(self, source: str) -> None:
         self._document.setDefaultFont(self._style.body)
@@ -100,10 +96,10 @@ class DocumentBuilder:
                 self._paragraph(token)
             case "heading_open":
                 self._heading(int(token.tag[1]))
-                self._inline(tokens[position + 1], self._heading_format(int(token.tag[1])))
+                self.inline.write(self._cursor, tokens[position + 1], self._formats.heading(int(token.tag[1])))
                 return position + 3
             case "inline":
-                self._inline(token, self._body_format())
+                self.inline.write(self._cursor, token, self._body_format())
             case "bullet_list_open" | "ordered_list_open":
                 state.levels.append(_Level(self._list_format(token)))
             case "bullet_list_close" | "ordered_list_close":
@@ -175,7 +171,7 @@ class DocumentBuilder:
         block = self._block_format(self._style.paragraph_gap * (1.6 if level <= 2 else 1.2))
         block.setHeadingLevel(level)
         block.setLineHeight(125.0, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
-        self._new_block(block, self._heading_format(level))
+        self._new_block(block, self._formats.heading(level))
         self._leave_list()
 
     def _code(self, content: str) -> None:
@@ -188,7 +184,7 @@ class DocumentBuilder:
             block.setProperty(CODE, True)
             block.setTextIndent(0)
             block.setLeftMargin(block.leftMargin() + 10)
-            self._new_block(block, self._code_format(background=False))
+            self._new_block(block, self._formats.code(has_background=False))
             self._leave_list(block)
             self._cursor.insertText(line)
 
@@ -255,9 +251,7 @@ class DocumentBuilder:
                     block.setAlignment(Qt.AlignmentFlag.AlignHCenter)
                 self._cursor.setBlockFormat(block)
                 chars = self._body_format()
-                if head:
-                    chars.setFontWeight(QFont.Weight.DemiBold)
-                self._inline(content, chars)
+                self.inline.write(self._cursor, content, self._formats.bold(chars) if head else chars)
         self._cursor = QTextCursor(self._document)
         self._cursor.movePosition(QTextCursor.MoveOperation.End)
 
@@ -274,39 +268,7 @@ class DocumentBuilder:
             form.setBottomBorderBrush(QBrush(QColor(color)))
         return form
 
-    # --- inline ---
-
-    def _inline(self, token: Token, base: QTextCharFormat) -> None:
-        stack = [base]
-        for child in token.children or ():
-            form = stack[-1]
-            match child.type:
-                case "text":
-                    self._cursor.insertText(child.content, form)
-                case "softbreak" | "hardbreak":
-                    self._cursor.insertText("\u2028", form)
-                case "math_inline":
-                    self._formula(child.content, form, display=False)
-                case "math_display":
-                    self._formula(child.content, form, display=True)
-                case "code_inline":
-                    self._cursor.insertText(child.content, self._inline_code(form))
-                case "strong_open":
-                    stack.append(_with(form, weight=QFont.Weight.DemiBold))
-                case "em_open":
-                    stack.append(_with(form, italic=True))
-                case "s_open":
-                    stack.append(_with(form, strike=True))
-                case "link_open":
-                    stack.append(self._link(form, str(child.attrGet("href") or "")))
-                case "image":
-                    link = self._link(form, str(child.attrGet("src") or ""))
-                    self._cursor.insertText(child.content or str(child.attrGet("src") or ""), link)
-                case "strong_close" | "em_close" | "s_close" | "link_close":
-                    if len(stack) > 1:
-                        stack.pop()
-                case _:
-                    self._cursor.insertText(child.content, form)
+    # --- characters ---
 
     def _display_formula(self, latex: str) -> None:
         """On a line of its own, in the middle."""
@@ -314,84 +276,7 @@ class DocumentBuilder:
         block.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         block.setLineHeight(100.0, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
         self._cursor.setBlockFormat(block)
-        self._formula(latex, self._body_format(), display=True)
-
-    def _formula(self, latex: str, base: QTextCharFormat, *, display: bool) -> None:
-        """A picture on the text's baseline; its LaTeX while it is not typeset, or where it cannot be."""
-        pixels = base.font().pixelSize()
-        formula = self._style.formulas.get(latex, display, pixels)
-        if not isinstance(formula, Formula):
-            self.has_pending_formulas = self.has_pending_formulas or formula is None
-            self._cursor.insertText(latex, self._code_format(background=True))
-            return
-        # Qt knows two ways to place a picture: on the font's descent, or with its middle on the baseline.
-        descent = QFontMetricsF(base.font()).descent()
-        image_format = QTextImageFormat()
-        if formula.descent <= descent + 1:
-            above, below = formula.ascent, descent
-            image_format.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignBaseline)
-        else:
-            above = below = max(formula.ascent, formula.descent)
-            image_format.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignMiddle)
-        image = formula.image(base.foreground().color().name(), above, below)
-        name = f"formula:{len(self.formulas)}"
-        self._document.addResource(QTextDocument.ResourceType.ImageResource, QUrl(name), image)
-        width = min(image.width() / image.devicePixelRatio(), max(60.0, self._document.textWidth()))
-        image_format.setName(name)
-        image_format.setWidth(width)
-        image_format.setHeight(image.height() / image.devicePixelRatio() * width / math.ceil(formula.width))
-        image_format.setProperty(QTextImageFormat.Property.ImageAltText, latex)
-        self.formulas.append(latex)
-        self._cursor.insertImage(image_format)
+        self.inline.formula(self._cursor, latex, self._body_format(), is_display=True)
 
     def _body_format(self) -> QTextCharFormat:
-        form = QTextCharFormat()
-        form.setFont(self._style.body)
-        form.setForeground(QColor(self._style.muted if self._state.quote else self._style.text))
-        return form
-
-    def _heading_format(self, level: int) -> QTextCharFormat:
-        font = QFont(self._style.body)
-        font.setPixelSize(self._style.heading_sizes[level - 1])
-        font.setWeight(QFont.Weight.DemiBold)
-        form = QTextCharFormat()
-        form.setFont(font)
-        form.setForeground(QColor(self._style.text))
-        return form
-
-    def _code_format(self, *, background: bool) -> QTextCharFormat:
-        form = QTextCharFormat()
-        form.setFont(self._style.code)
-        form.setForeground(QColor(self._style.text))
-        if background:
-            form.setProperty(INLINE_CODE, True)
-        return form
-
-    def _inline_code(self, base: QTextCharFormat) -> QTextCharFormat:
-        form = self._code_format(background=True)
-        if base.isAnchor():
-            form.setAnchor(True)
-            form.setAnchorHref(base.anchorHref())
-            form.setForeground(base.foreground())
-        return form
-
-    def _link(self, base: QTextCharFormat, href: str) -> QTextCharFormat:
-        form = QTextCharFormat(base)
-        form.setAnchor(True)
-        form.setAnchorHref(href)
-        form.setForeground(QColor(self._style.link))
-        form.setFontUnderline(True)
-        return form
-
-
-def _with(
-    base: QTextCharFormat, *, weight: QFont.Weight | None = None, italic: bool = False, strike: bool = False
-) -> QTextCharFormat:
-    form = QTextCharFormat(base)
-    if weight is not None:
-        form.setFontWeight(weight)
-    if italic:
-        form.setFontItalic(True)
-    if strike:
-        form.setFontStrikeOut(True)
-    return form
+        return self._formats.body(is_quoted=bool(self._state.quote))

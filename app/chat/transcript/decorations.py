@@ -12,7 +12,8 @@ from typing import NamedTuple
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QTextBlock, QTextDocument, QTextFragment
 
-from app.chat.markdown.document import BULLET, CODE, INDENT, INLINE_CODE, QUOTE, QUOTE_INDENT, RULE
+from app.chat.markdown.character_formats import INLINE_CODE
+from app.chat.markdown.document import BULLET, CODE, INDENT, QUOTE, QUOTE_INDENT, RULE
 from app.chat.transcript.style import TranscriptStyle
 
 # Without one of these there is nothing to paint.

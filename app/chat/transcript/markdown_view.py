@@ -33,8 +33,8 @@ class MarkdownView(BlockView):
         document.setTextWidth(width)
         builder = DocumentBuilder(document, self.style)
         builder.build(self.source)
-        self._formulas = builder.formulas
-        self.has_pending_formulas = builder.has_pending_formulas
+        self._formulas = builder.inline.formulas
+        self.has_pending_formulas = builder.inline.has_pending_formulas
         self.height = document.size().height()
         self._end = self._decorations = None
         return document
