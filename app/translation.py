@@ -104,6 +104,11 @@ def engine_translation_file(language: str) -> Path:
     return TRANSLATIONS / f"engine_{language}.ts"
 
 
+def qt_translation_file(language: str) -> Path:
+    """What Qt's own translation does not have yet; seen where a desktop brings no file dialog."""
+    return TRANSLATIONS / f"qt_{language}.ts"
+
+
 def read_translations(path: Path) -> dict[str, str]:
     """Finished translations by their English text."""
     from xml.etree import ElementTree
@@ -157,6 +162,7 @@ def _make_translator(words: dict[str, str], language: str) -> Any:
             super().__init__()
             self._engine: EngineWords | None = None  # read when the engine first has something to say
             self._qt = QTranslator(self)
+            self._missing = read_translations(qt_translation_file(language))
             self._qt.load(f"qtbase_{language}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath))
 
         def translate(self, context: str, source: str, disambiguation: str = "", n: int = -1) -> str | None:
@@ -166,7 +172,7 @@ def _make_translator(words: dict[str, str], language: str) -> Any:
                 if self._engine is None:
                     self._engine = EngineWords(read_translations(engine_translation_file(language)))
                 return self._engine.translated(source)
-            return self._qt.translate(context, source, disambiguation, n) or None
+            return self._qt.translate(context, source, disambiguation, n) or self._missing.get(source)
 
         def isEmpty(self) -> bool:
             return not words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QTextEdit, QWidget
+from PySide6.QtWidgets import QAbstractButton, QFileDialog, QLabel, QLineEdit, QTextEdit, QWidget
 
 from app.assets import TRANSLATIONS
 from app.chat.answer_details import AnswerDetails
@@ -97,6 +97,10 @@ def test_dialogs_and_what_qt_says_in_them_are_chinese(data_folder, start, qtbot)
     menu = edit.createStandardContextMenu()
     assert [action.text() for action in menu.actions() if is_english(action.text().split("\t")[0])] == []
     assert any("粘贴" in action.text() for action in menu.actions())
+    files = QFileDialog(app.window)
+    files.setOption(QFileDialog.Option.DontUseNativeDialog)
+    left = {text for widget in files.findChildren(QWidget) for text in texts_of(widget) if is_english(text)}
+    assert left == set()
 
 
 def texts_of(widget: QWidget) -> list[str]:

@@ -71,7 +71,9 @@ def chat_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
         session.new()
         engine.answer = answer
         session.send(question)
-        stage.settle(4.0 if name == "chat-formulas" else 0.6)  # the first ones take long to typeset
+        stage.settle(0.6)
+        while window.chat_page.transcript._formulas._is_running:  # the first ones take long to typeset
+            stage.settle(0.2)
         window.chat_page.transcript.verticalScrollBar().setValue(0)
         stage.settle(0.1)
         yield name, window
