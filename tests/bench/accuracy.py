@@ -2,10 +2,11 @@
 
     python -m tests.bench.accuracy MODEL… [--threads 1,2] [--prefill 32,128,512] [--depths 0,4096] [--json FILE]
 
-Every turn is bracketed by two probes of the bandwidth and of the CPU's pace and predicted with their means; turns whose
-bandwidths differ by more than 15 % are thrown away, and the medians of the rest are judged: decode within 10 %, prefill
-within 15 %. Depths are reached without computing them: the cache is filled with numbers, and a step costs the same
-whatever they are.
+Shared machines change their speed within a turn, so the CPU's pace is looked at between the slices of every step, and
+the bandwidth before the turn, between any two tokens, and after it; what that takes does not count. Each turn is
+predicted with what was seen in it; turns whose bandwidths before and after differ by more than 15 % are thrown away,
+and the medians of the rest are judged: decode within 10 %, prefill within 15 %. Depths are reached without computing
+them: the cache is filled with numbers, and a step costs the same whatever they are.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
 from engine.placement.hardware import probe
 from engine.placement.hardware.profile import HardwareProfile
-from engine.placement.hardware.timing import pace
+from engine.placement.hardware.timing import Pace
 from engine.placement.predict import predict
 from engine.placement.shape import ModelShape
 from engine.runtime.executor import Chunk
 from engine.runtime.loaded import LoadedModel, assemble
+from kernels import _cpu
 
 _DECODED = 8
 _TRIES = 2
 _CHUNK = 512
+_BETWEEN_BYTES = 96 << 20
 _TARGETS = {"prefill": 0.15, "decode": 0.10}
 
 
@@ -57,26 +60,34 @@ class Measured:
                 flat = cells.reshape(-1)
                 for begin in range(0, flat.size, numbers.size):
                     flat[begin : begin + numbers.size] = numbers[: flat.size - begin]
+        self._pace, self._looking = Pace(threads), 0.0
         self._run(0, 32)  # touches pages of the weights, grows scratch
+        self._pace.take()
 
     def turns(self, measure: Measure, count: int) -> Iterator[tuple[float, float, float]]:
         """Seconds, bandwidth and pace of `count` turns that kept their bandwidth, or of what a few more tries give."""
         kept = 0
         for _ in range(_TRIES * count):
-            before, pace_before = probe.read_bandwidth(self.threads), pace(self.threads)
-            seconds = self._turn(measure)
-            pace_after, after = pace(self.threads), probe.read_bandwidth(self.threads)
+            before = probe.read_bandwidth(self.threads)
+            seconds, between = self._turn(measure)
+            after = probe.read_bandwidth(self.threads)
+            pace = self._pace.take()
             if abs(before - after) <= PROBE_TOLERANCE * max(before, after):
                 kept += 1
-                yield seconds, (before + after) / 2, (pace_before + pace_after) / 2
+                yield seconds, statistics.harmonic_mean([before, *between, after]), pace
             if kept == count:
                 return
 
-    def _turn(self, measure: Measure) -> float:
+    def _turn(self, measure: Measure) -> tuple[float, list[float]]:
+        """Seconds, and bandwidths between tokens."""
         if measure.kind == "prefill":
             firsts = range(0, measure.tokens, _CHUNK)
-            return sum(self._run(first, min(_CHUNK, measure.tokens - first)) for first in firsts)
-        return sum(self._run(measure.depth + i, 1) for i in range(measure.tokens))
+            return sum(self._run(first, min(_CHUNK, measure.tokens - first)) for first in firsts), []
+        seconds, between = self._run(measure.depth, 1), []
+        for i in range(1, measure.tokens):
+            between.append(_cpu.read_bandwidth(self.threads, _BETWEEN_BYTES, 1))
+            seconds += self._run(measure.depth + i, 1)
+        return seconds, between
 
     def _run(self, depth: int, tokens: int) -> float:
         """`tokens` at position `depth`; what lies before is taken to be there."""
@@ -87,11 +98,21 @@ class Measured:
             self._state.commit(skipped)
         chunk = self._tokens[depth : depth + tokens]
         self._state.reserve(tokens)
-        begin = time.perf_counter()
-        self._model.executor.run([Chunk(self._state, chunk, tokens - 1)])
-        seconds = time.perf_counter() - begin
+        self._looking = 0.0
+        self._look()
+        begin, before = time.perf_counter(), self._looking
+        self._model.executor.run([Chunk(self._state, chunk, tokens - 1)], self._look)
+        seconds = time.perf_counter() - begin - (self._looking - before)
+        self._look()
         self._state.commit(chunk)
         return seconds
+
+    def _look(self) -> bool:
+        """Asked between two slices whether to go on."""
+        begin = time.perf_counter()
+        self._pace.look()
+        self._looking += time.perf_counter() - begin
+        return False
 
     def close(self) -> None:
         self._state.release()
@@ -156,8 +177,8 @@ def main() -> None:
                 rows.append(row_of(path.stem, measured, machine, measure, options.rounds))
                 show(rows[-1])
             measured.close()
-        if options.json:
-            options.json.write_text(json.dumps({"machines": machines, "rows": rows}, indent=1))
+            if options.json:
+                options.json.write_text(json.dumps({"machines": machines, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

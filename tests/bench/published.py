@@ -21,6 +21,7 @@ from engine.placement.budget import Budget, GiB, recommended_budget
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import find_cpu, machine
 from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.items import Device
 from engine.placement.planner import Planner
 from engine.placement.rivals import Rival, Rivals
 from engine.placement.shape import ModelShape
@@ -151,18 +152,20 @@ def compare(row: PublishedRow) -> Comparison:
 
 
 def bound_seconds(times: StepTimes, choice: Choice) -> float:
-    """A dense token's least time under this split: every weight and KV byte read once, at sustained bandwidth,
-    by the device it lies on; layers depend on each other, so the two do not overlap."""
+    """A dense token's least time under this split: every weight and KV byte read once, at sustained bandwidth, by the
+    device it lies on; layers depend on each other, so the two do not overlap. But while the GPU computes, RAM is free,
+    and as much of the CPU's part as the link carries meanwhile may be copied for later."""
     hardware = times.hardware
-    assert hardware.gpu is not None
-    seconds = 0.0
+    assert hardware.gpu is not None and hardware.link is not None
+    seconds = {Device.CPU: 0.0, Device.GPU: 0.0}
     for item, on_gpu in zip(times.model.items, choice.on_gpu, strict=True):
-        device = hardware.gpu if on_gpu else hardware.cpu
+        where, device = (Device.GPU, hardware.gpu) if on_gpu else (Device.CPU, hardware.cpu)
         read = sum(m.bytes for m in item.matrices) if item.layer >= 0 or item.ops > 1 else 0
         if item.state:
             read += item.state.read_bytes(times.work.depth, times.work.value_bytes)
-        seconds += read / device.bandwidth
-    return seconds
+        seconds[where] += read / device.bandwidth
+    copied = seconds[Device.GPU] * hardware.link.to_gpu / hardware.cpu.bandwidth
+    return seconds[Device.GPU] + max(0.0, seconds[Device.CPU] - copied)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 more than PROBE_SECONDS: types go last, the most common first, and one that no time was left for counts as its nearest.
 
 Every kernel is timed inside a native program, as a forward pass runs it, on data in cache; traffic to memory is priced
-apart with the bandwidth. Of several runs the fastest counts: whatever else the machine does only ever adds time.
+apart with the bandwidth.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def measure_cpu(
     progress(0.0, "memory bandwidth")
     until = time.monotonic() + seconds
     bandwidths = bandwidth_per_threads(threads)
-    bench = Bench(threads, tier)
+    bench = Bench(threads, tier, until)
     op_seconds = _tiny_op_seconds(bench)
     pack = _pack_rate(bench)
     points: dict[str, Points] = {}
@@ -92,14 +92,14 @@ def measure_cpu(
     elements = {kind: _element_rate(bench, kind, op_seconds) for kind in (NORM, ROPE, GLU, ADD)}
     elements |= {PACK: pack, SCORE: score}
     progress(0.2, "products and attention from memory")
-    stalls = {PRODUCT: _product_stalls(bench), ATTENTION: _attention_stalls(bench)}
+    stalls = _stalls(bench)
     progress(0.25, "experts from all over memory")
     scattered = min(1.0, _expert_bandwidth(bench, op_seconds) / read_bandwidth(threads))
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
     for number, quant_type in enumerate(types):
         progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
         points[quant_type.name] = tuple((n, _product_rate(bench, quant_type, n, op_seconds, pack)) for n in BATCHES)
-        if time.monotonic() > until:
+        if bench.is_late:
             break
     points[ANY_TYPE] = points[types[0].name]
     progress(1.0, "")
@@ -188,31 +188,34 @@ def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, op_seconds: 
     return tokens * SIDE * SIDE / _work_seconds(seconds, op_seconds + tokens * SIDE / pack)
 
 
-def _product_stalls(bench: Bench) -> Points:
-    """How much longer a product takes from memory than from the cache, in times of reading it."""
-    size = PACE_TYPE.row_bytes(SIDE) * SIDE
-
-    def stall(tokens: int) -> float:
-        far, near = (product(bench.tier, PACE_TYPE, tokens, SIDE, n) for n in (_STALL_BYTES // size, 1))
-        return _stall(bench, far, near, size)
-
-    return tuple((tokens, stall(tokens)) for tokens in _STALL_BATCHES)
-
-
-def _attention_stalls(bench: Bench) -> Points:
-    """The same for one token over a cache that has to come from memory."""
-    size = 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
-    far, near = (_attention(bench.tier, 1, _HEADS, _HEAD_DIM, n) for n in (_STALL_BYTES // size, 1))
-    return ((1, _stall(bench, far, near, size)),)
-
-
-def _stall(bench: Bench, far: Work, near: Work, size: int) -> float:
-    """Of `size` bytes that `far` reads beyond `near`: the median of a few looks, as both memory and CPU may change."""
-    found: list[float] = []
-    while not found or (len(found) < _STALL_LOOKS and bench.is_patient):
-        rate = _cpu.read_bandwidth(bench.threads, _STALL_BYTES, 3)
-        found.append((bench.seconds(far) - bench.seconds(near)) * rate / size)
-    return max(_LEAST_STALL, statistics.median(found))
+def _stalls(bench: Bench) -> dict[str, Points]:
+    """How much longer products, and attention for one token, take from memory than from the cache, in times of reading
+    what they read: the medians of a few looks, or one, if time is up, as both memory and CPU may change."""
+    matrix, cache = PACE_TYPE.row_bytes(SIDE) * SIDE, 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
+    works = {
+        (PRODUCT, tokens): [
+            (product(bench.tier, PACE_TYPE, tokens, SIDE, count), matrix) for count in (_STALL_BYTES // matrix, 1)
+        ]
+        for tokens in _STALL_BATCHES
+    }
+    works[ATTENTION, 1] = [
+        (_attention(bench.tier, 1, _HEADS, _HEAD_DIM, count), cache) for count in (_STALL_BYTES // cache, 1)
+    ]
+    found: dict[tuple[str, int], list[float]] = {question: [] for question in works}
+    for look in range(_STALL_LOOKS):
+        if look and bench.is_late:
+            break
+        rate = _cpu.read_bandwidth(bench.threads, _BANDWIDTH_BYTES, 1)
+        for question, ((far, size), (near, _)) in works.items():
+            found[question].append((bench.seconds_now(far) - bench.seconds_now(near)) * rate / size)
+    return {
+        kind: tuple(
+            (tokens, max(_LEAST_STALL, statistics.median(shares)))
+            for (of, tokens), shares in found.items()
+            if of == kind
+        )
+        for kind in (PRODUCT, ATTENTION)
+    }
 
 
 def _pack_rate(bench: Bench) -> float:
@@ -293,7 +296,7 @@ def _expert_bandwidth(bench: Bench, op_seconds: float) -> float:
     each = [QuantType.Q4_K.row_bytes(cols) * rows for rows, cols in shapes]
     handles = [program.weight(int(QuantType.Q4_K), rows, cols, _EXPERTS) for rows, cols in shapes]
     for handle, size in zip(handles, each, strict=True):
-        program.bind_weight(handle, np.zeros(size * _EXPERTS, np.uint8))
+        program.bind_weight(handle, np.full(size * _EXPERTS, 0, np.uint8))  # zeros would share a page
     gate, up, down = handles
     program.experts(x, ids, mix, gate, up, down, program.value(SIDE))
     program.finish()
@@ -302,7 +305,7 @@ def _expert_bandwidth(bench: Bench, op_seconds: float) -> float:
     order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32)
     begins = range(0, _EXPERTS, _USED)
     times = [_once(program, bench.pool, ids, order[begin : begin + _USED]) for _ in range(2) for begin in begins]
-    return _USED * sum(each) / _work_seconds(float(np.percentile(times[len(begins) :], 25)), op_seconds)
+    return _USED * sum(each) / _work_seconds(statistics.median(times[len(begins) :]), op_seconds)
 
 
 def _once(program: _cpu.Program, pool: _cpu.ThreadPool, ids: int, chosen: Ints) -> float:

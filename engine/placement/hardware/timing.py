@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -16,10 +17,8 @@ SIDE = 1024  # rows and columns of the product that is timed: 0.6 MB of Q4_K
 PACE_TYPE, PACE_TOKENS = QuantType.Q4_K, 64  # the reference
 _PACE_MACS = PACE_TOKENS * SIDE * SIDE
 _PACE_SECONDS = 0.04
-_SECONDS_PER_WORK = 0.01  # and at least three runs
-_USUAL_LOOKS, _REFERENCE_RUNS = 15, 3
-_STEADY, _TRIES = 0.1, 3
-_PATIENCE_SECONDS = 5.0  # after which nothing is tried again
+_SECONDS_PER_WORK, _LEAST_RUNS = 0.01, 5
+_USUAL_RUNS = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,65 +31,82 @@ class Work:
 
 
 class Bench:
-    """Times work, and a reference before and after each: the machine's speed changes while it is measured, and all
-    figures are to be of one machine."""
+    """Times work by turns with a reference, and tells the median of their ratios as seconds: the machine's speed
+    changes while it is measured, and all figures are to be of one machine. Each run of either counts alike; the fastest
+    of several would be of a moment that the reference, run less often, does not meet. From the moment `until` (of
+    time.monotonic) on, a single run has to do."""
 
-    def __init__(self, threads: int, tier: str) -> None:
-        self.threads, self.tier = threads, tier
+    def __init__(self, threads: int, tier: str, until: float = math.inf) -> None:
+        self.threads, self.tier, self._until = threads, tier, until
         self.pool = _cpu.ThreadPool(threads)
         self._reference = product(tier, PACE_TYPE, PACE_TOKENS, SIDE)
-        self._patient_until = time.perf_counter() + _PATIENCE_SECONDS
-        self.run_reference()
-        self._usual = statistics.median(self._reference_seconds(_REFERENCE_RUNS) for _ in range(_USUAL_LOOKS))
-
-    @property
-    def is_patient(self) -> bool:
-        """There is time for a second look."""
-        return time.perf_counter() < self._patient_until
+        self._usual = statistics.median(self.reference_seconds() for _ in range(_USUAL_RUNS))
 
     @property
     def pace(self) -> float:
         """MAC/s of the reference, in the state that all figures are of."""
         return _PACE_MACS / self._usual
 
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() > self._until
+
     def seconds(self, work: Work) -> float:
-        """The fastest of several runs; once more where the machine changed its speed meanwhile."""
+        """Of what the work holds, on data in cache."""
+        self._run(work)
+        ratios: list[float] = []
+        spent, before = 0.0, self.reference_seconds()
+        while not ratios or not (self.is_late or (len(ratios) >= _LEAST_RUNS and spent >= _SECONDS_PER_WORK)):
+            took, after = self._run(work), self.reference_seconds()
+            ratios.append(2 * took / (before + after))
+            spent, before = spent + took, after
+        return statistics.median(ratios) * self._usual / work.repeats
+
+    def seconds_now(self, work: Work) -> float:
+        """The same on the clock, whatever the machine's speed is now."""
+        runs, begin = 0, time.perf_counter()
+        while (spent := time.perf_counter() - begin) < _SECONDS_PER_WORK:
+            self._run(work)
+            runs += 1
+        return spent / runs / work.repeats
+
+    def reference_seconds(self) -> float:
+        """Of one run whose data are in cache, whatever ran before."""
+        self._run(self._reference)
+        return self._run(self._reference)
+
+    def _run(self, work: Work) -> float:
+        begin = time.perf_counter()
         work.program.run(self.pool, work.batch)
-        before = self._reference_seconds(_REFERENCE_RUNS)
-        for _ in range(_TRIES):
-            times: list[float] = []
-            while len(times) < 3 or sum(times) < _SECONDS_PER_WORK:
-                begin = time.perf_counter()
-                work.program.run(self.pool, work.batch)
-                times.append(time.perf_counter() - begin)
-            after = self._reference_seconds(_REFERENCE_RUNS)
-            steady, mean = abs(before - after) <= _STEADY * after, (before + after) / 2
-            before = after
-            if steady or not self.is_patient:
-                break
-        return min(times) * self._usual / mean / work.repeats
+        return time.perf_counter() - begin
 
-    def run_reference(self) -> None:
-        self._reference.program.run(self.pool, self._reference.batch)
 
-    def _reference_seconds(self, runs: int) -> float:
-        times = []
-        for _ in range(runs):
-            begin = time.perf_counter()
-            self.run_reference()
-            times.append(time.perf_counter() - begin)
-        return min(times)
+class Pace:
+    """Looks at the speed of the processor: MAC/s of one certain product over all of them. A shared machine's changes
+    from one moment to the next, so that a look in the midst of what is timed says more than one beside it."""
+
+    def __init__(self, threads: int, tier: str = "auto") -> None:
+        self._bench = Bench(threads, tier)
+        self._looks: list[float] = []
+
+    def look(self) -> None:
+        """Takes about a millisecond."""
+        self._looks.append(self._bench.reference_seconds())
+
+    def take(self) -> float:
+        """Of the looks since the last time."""
+        seconds, count = sum(self._looks), len(self._looks)
+        self._looks.clear()
+        return _PACE_MACS * count / seconds
 
 
 def pace(threads: int, tier: str = "auto") -> float:
-    """MAC/s of one certain product over the next moments, on average: a shared machine's change from one to the next.
-    Cheap enough to repeat in every round, as `read_bandwidth` is."""
-    bench = Bench(threads, tier)
-    runs, begin = 0, time.perf_counter()
-    while (seconds := time.perf_counter() - begin) < _PACE_SECONDS or not runs:
-        bench.run_reference()
-        runs += 1
-    return _PACE_MACS * runs / seconds
+    """The same over the next moments. Cheap enough to repeat in every round, as `read_bandwidth` is."""
+    looks, begin = Pace(threads, tier), time.perf_counter()
+    looks.look()
+    while time.perf_counter() - begin < _PACE_SECONDS:
+        looks.look()
+    return looks.take()
 
 
 def product(tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1) -> Work:

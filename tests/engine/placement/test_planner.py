@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.placement.budget import Budget, GiB, MiB, headroom_bytes, recommended_budget
@@ -36,6 +36,7 @@ def test_a_plan_keeps_its_budget_and_places_every_byte(stem: str, mode: Mode, bu
 
 
 @given(st.sampled_from(STEMS), budgets, budgets)
+@example("qwen3-14b-q4_k_m", Budget(1417 * MiB), Budget(1865 * MiB))
 @settings(max_examples=100, deadline=None)
 def test_more_budget_is_never_predicted_slower(stem: str, one: Budget, other: Budget) -> None:
     less, more = sorted([one, other], key=lambda b: b.gpu_bytes)
