@@ -2320,6 +2320,10 @@
       <translation>{0} 可用，但无法编译其内核：{1}。</translation>
     </message>
     <message>
+      <source>{} is here, but not NVRTC, which compiles its kernels.</source>
+      <translation>{} 可用，但缺少用来编译其内核的 NVRTC。</translation>
+    </message>
+    <message>
       <source>{} is in the models folder already.</source>
       <translation>{0} 已在模型文件夹中。</translation>
     </message>

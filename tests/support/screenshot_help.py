@@ -34,7 +34,7 @@ CHECKS = [
     Check(
         "GPU support",
         Health.LIMITED,
-        "NVIDIA GeForce RTX 3060 is here, but its kernels cannot be compiled: NVRTC was not found.",
+        "NVIDIA GeForce RTX 3060 is here, but not NVRTC, which compiles its kernels.",
         "Install GPU support under Settings, Help.",
     ),
     Check("Disk", Health.GOOD, "212.5 GiB free for /home/ada/.local/share/Tessera/models"),

@@ -56,12 +56,18 @@ def test_cards_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, attribute: i
 
 
 def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_: int) -> str:
-        raise nvrtc.NvrtcError("NVRTC was not found")
-
-    monkeypatch.setattr(nvrtc, "target", missing)
+    monkeypatch.setattr(nvrtc, "find", lambda: None)
     card = found_anew()
-    assert not card.is_usable and "NVRTC was not found" in card.reason and "Install GPU support" in card.remedy
+    assert not card.is_usable and "but not NVRTC" in card.reason and "Install GPU support" in card.remedy
+
+
+def test_with_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: int) -> str:
+        raise nvrtc.NvrtcError("NVRTC: out of memory")
+
+    monkeypatch.setattr(nvrtc, "target", broken)
+    card = found_anew()
+    assert not card.is_usable and "NVRTC: out of memory" in card.reason and "Install GPU support" in card.remedy
 
 
 def test_a_driver_older_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,8 @@ def _found(library: Path | None) -> FoundCard:
     if not has_virtual_memory:
         return _refused(card, f"The driver of {name} cannot map memory in pieces.", "Install a newer NVIDIA driver.")
     nvrtc.search_first(gpu_support_folder())
+    if nvrtc.find() is None:
+        return _refused(card, f"{name} is here, but not NVRTC, which compiles its kernels.", _GET_NVRTC)
     try:
         nvrtc.target(capability)
         compiler, version = nvrtc.version()[0], known.version()
