@@ -96,11 +96,15 @@ class StringArray(Sequence[str]):
 
     def find(self, texts: Iterable[str]) -> dict[str, int]:
         """Where each of `texts` is first; without those that are empty or not there."""
-        wanted = {text.encode(): text for text in texts}
+        wanted = {text.encode(): text for text in texts if text}
         begins, sizes = self._offsets[:-1], np.diff(self._offsets) - 8
-        likely = np.flatnonzero(np.isin(sizes, [len(text) for text in wanted if text]))
-        first = np.frombuffer(self._header, np.uint8)[begins[likely]]
-        likely = likely[np.isin(first, [text[0] for text in wanted if text])]
+        likely = np.flatnonzero(np.isin(sizes, [len(text) for text in wanted]))
+        data = np.frombuffer(self._header, np.uint8)
+        # What is left is few enough for a loop. Backwards, because numbered tokens begin alike.
+        for place in reversed(range(min(map(len, wanted), default=0))):
+            is_wanted = np.zeros(256, np.bool_)
+            is_wanted[[text[place] for text in wanted]] = True
+            likely = likely[is_wanted[data[begins[likely] + place]]]
         found: dict[str, int] = {}
         for index in likely.tolist():
             if (text := wanted.get(self.raw(index))) is not None:
