@@ -9,24 +9,27 @@
     frames  pictures of a desktop, in dist/frames: first start, double clicks, starts that fail (frames.py)
     tiers   which processors' instructions are in the kernels, and which are not
     old     doctor, answer and first page on an emulated processor without AVX2 (qemu-user)
+    crash   the bundle's process is killed by a segmentation fault, twice: what the next starts do
     upgrade data that the previous commit's version has written opens in this one
 
 Needs root, debootstrap, Xvfb, qemu-user and a mirror. Writes what it prints to dist/package-test.md as well; exit
-status 1 on any failure. `--quick`: sizes, clean, metadata, tiers and upgrade, which need no mirror.
+status 1 on any failure. `--quick`: sizes, clean, metadata, tiers, crash and upgrade, which need no mirror.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bundle_contents
@@ -38,7 +41,7 @@ DIST = ROOT / "dist"
 LINUX = ROOT / "installer" / "linux"
 PYTHON = ROOT / "build/package/venv/bin/python"
 DISPLAY = frames.DISPLAY
-QUICK = ("sizes", "clean", "metadata", "tiers", "upgrade")
+QUICK = ("sizes", "clean", "metadata", "tiers", "crash", "upgrade")
 LLAMA_CPP_ALONE = (
     "import sys; from engine.backends.llama_cpp.model import CompatibilityModel;"
     "from engine.messages import LoadOptions; CompatibilityModel(sys.argv[1], LoadOptions(), lambda _: None)"
@@ -247,6 +250,44 @@ def test_old() -> None:
             window.terminate()
             window.wait()
     say(f"  emulated processor without AVX2: the scalar kernels answer {answer!r}, llama.cpp says why it does not")
+
+
+def test_crash() -> None:
+    """A model is loaded, and the process gets a segmentation fault: twice by opening it again. It is counted, and the
+    next start by itself loads nothing."""
+    model = next((DIST / "tessera/_internal/models").glob("*.gguf"))
+    with tempfile.TemporaryDirectory(prefix="tessera-crash-") as name:
+        data = Path(name)
+        loading, counts, crash = data / "loading.json", data / "crashes.json", data / "logs/last-native-crash.log"
+        for wanted in (1, 2):
+            with _window(data, str(model)) as window:
+                frames.wait_for(lambda: loading.is_file() and '"loaded": true' in loading.read_text(), "the model")
+                window.send_signal(signal.SIGSEGV)
+                window.wait()
+            crash.unlink(missing_ok=True)
+            with _window(data):
+                frames.wait_for(crash.is_file, "the crash to be noticed")
+                words = f'": {wanted}' + "}"
+                frames.wait_for(lambda words=words: counts.is_file() and words in counts.read_text(), "its count")
+                time.sleep(10)
+                if loading.exists():
+                    raise Failed(f"after crash {wanted} the model was loaded again")
+        if "Segmentation fault" not in crash.read_text():
+            raise Failed(f"the log of the crash: {crash.read_text()[:200]}")
+    say("  after a segmentation fault, and a second one: noticed, logged, counted; the next start loads nothing")
+
+
+@contextlib.contextmanager
+def _window(data: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The bundle's window, offscreen, on a data folder of its own; ended with the block."""
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(data), "QT_QPA_PLATFORM": "offscreen", "LANG": "C.UTF-8"}
+    command = [str(DIST / "tessera/tessera"), "--data-dir", str(data), *arguments]
+    window = subprocess.Popen(command, cwd="/", env=variables, stderr=subprocess.DEVNULL)
+    try:
+        yield window
+    finally:
+        window.terminate()
+        window.wait()
 
 
 def test_upgrade() -> None:
