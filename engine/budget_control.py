@@ -214,7 +214,7 @@ class BudgetControl:
             used_bytes=executor.device.memory.used,
             items=items,
             banks=self._banks(),
-            hit_rate=executor.promoter.hit_rate,
+            hit_rate=executor.heat.hit_rate,
             promoted=executor.promoter.promoted,
             bytes_to_device=residency.traffic.to_device,
             bytes_to_host=residency.traffic.to_host,

@@ -21,6 +21,7 @@ HALF_LIFE_TOKENS = 128.0
 # computing the expert on the CPU costs memory traffic, so it has to be used several times more to pay.
 ADVANTAGE = 1.5
 MARGIN = 1.0
+_COUNTED_AT_ONCE = 4  # steps: array operations on few numbers cost what they cost, however few those are
 PINNED = np.float32(1e30)  # more heat than use ever gives
 
 
@@ -94,22 +95,26 @@ class Promotion:
 
 
 class ExpertHeat:
-    """Decayed counts of each expert's uses, [banks, experts]; all banks in few array operations, since it runs once
-    per token."""
+    """Decayed counts of each expert's uses, [banks, experts]; all banks in few array operations, and some steps at
+    once, since it runs between any two tokens. Whoever asks for heat finds all that was noted in it."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self._counts = dict(counts)
         self._rows = {bank: row for row, bank in enumerate(counts)}
-        self.values: Heat = np.zeros((len(counts), max(counts.values(), default=0)), np.float32)
-        self._pins: Heat = np.zeros_like(self.values)  # added to the heat where it decides who is where
-        self._recorded: Heat = np.zeros_like(self.values)  # uses since `take_record`, not decayed
-        self.recorded_tokens = 0
-        # The banks' slot tables as a step has them, beside `values`: so all its uses are looked up at once.
-        self.slots: Ids = np.full(self.values.shape, -1, np.int32)
+        self._values: Heat = np.zeros((len(counts), max(counts.values(), default=0)), np.float32)
+        self._pins: Heat = np.zeros_like(self._values)  # added to the heat where it decides who is where
+        self._recorded: Heat = np.zeros_like(self._values)  # uses since `take_record`, not decayed
+        self._recorded_tokens = 0
+        # The banks' slot tables as a step has them, beside the heat: so all its uses are looked up at once.
+        self.slots: Ids = np.full(self._values.shape, -1, np.int32)
         self._begins: dict[tuple[str, ...], Ids] = {}  # of banks: where their rows begin in the flat array
+        self._noted: list[Ids] = []  # not counted yet: places in the flat array of all
+        self._noted_steps = self._noted_tokens = 0
+        self._hits = self._uses = 0
 
     def of(self, bank: str) -> Heat:
-        row: Heat = self.values[self._rows[bank]]
+        self._count()
+        row: Heat = self._values[self._rows[bank]]
         return row
 
     def pin(self, bank: str, wanted: Iterable[int], unwanted: Iterable[int]) -> None:
@@ -120,6 +125,7 @@ class ExpertHeat:
 
     def set_slots(self, bank: str, slots: Ids) -> None:
         """Where a bank's experts are from the next step on; -1: not on the device."""
+        self._count()
         self.slots[self._rows[bank], : len(slots)] = slots
 
     def slots_of(self, bank: str) -> Ids:
@@ -127,35 +133,58 @@ class ExpertHeat:
         row: Ids = self.slots[self._rows[bank], : self._counts[bank]]
         return row
 
-    def note(self, uses: Sequence[Uses]) -> tuple[int, int]:
-        """Counts the experts that a step used, after its tokens' decay. How many of the uses found a slot, and of all.
-
-        Runs between any two tokens: a few array operations, however many banks there are.
-        """
+    def note(self, uses: Sequence[Uses]) -> None:
+        """The experts that a step used; its arrays are free again."""
         if not uses:
-            return 0, 0
-        tokens = uses[0].ids.shape[1]
-        self.values *= np.float32(0.5 ** (tokens / HALF_LIFE_TOKENS))
-        parts = [self._flat(part) for part in uses]
-        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        for counts in (self.values, self._recorded):
-            np.add.at(counts.reshape(-1), flat, np.float32(1))
-        self.recorded_tokens += tokens
-        return int(np.count_nonzero(self.slots.reshape(-1)[flat] >= 0)), flat.size
+            return
+        for part in uses:
+            if part.banks not in self._begins:
+                self._begins[part.banks] = self._values.shape[1] * self._numbers(part.banks)[:, None, None]
+            self._noted.append((part.ids + self._begins[part.banks]).ravel())
+        self._noted_steps += 1
+        self._noted_tokens += uses[0].ids.shape[1]
+        if self._noted_steps >= _COUNTED_AT_ONCE:
+            self._count()
 
-    def _flat(self, part: Uses) -> Ids:
-        """Places of its experts in the flat array of all."""
-        begins = self._begins.get(part.banks)
-        if begins is None:
-            rows = [[[self._rows[bank] * self.values.shape[1]]] for bank in part.banks]
-            begins = self._begins[part.banks] = np.array(rows, np.int32)
-        flat: Ids = (part.ids + begins).ravel()
-        return flat
+    def _count(self) -> None:
+        """Counts what was noted, all tokens alike, after their decay."""
+        if not self._noted:
+            return
+        flat, tokens = np.concatenate(self._noted), self._noted_tokens
+        self._noted, self._noted_steps, self._noted_tokens = [], 0, 0
+        self._values *= np.float32(0.5 ** (tokens / HALF_LIFE_TOKENS))
+        for counts in (self._values, self._recorded):
+            np.add.at(counts.reshape(-1), flat, np.float32(1))
+        self._recorded_tokens += tokens
+        self._hits += int(np.count_nonzero(self.slots.reshape(-1)[flat] >= 0))
+        self._uses += flat.size
+
+    def _numbers(self, banks: tuple[str, ...]) -> Ids:
+        """The banks' rows."""
+        return np.array([self._rows[bank] for bank in banks], np.int32)
+
+    @property
+    def found(self) -> tuple[int, int]:
+        """How many uses found their expert on the device, and of how many."""
+        self._count()
+        return self._hits, self._uses
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of all uses that found their expert on the device; None before the first."""
+        hits, uses = self.found
+        return hits / uses if uses else None
+
+    @property
+    def recorded_tokens(self) -> int:
+        """Since `take_record`."""
+        self._count()
+        return self._recorded_tokens
 
     def take_record(self) -> tuple[dict[str, list[float]], int]:
         """Uses by bank, and in how many tokens, since the last time."""
+        tokens, self._recorded_tokens = self.recorded_tokens, 0
         counts = {bank: self._recorded[row, : self._counts[bank]].tolist() for bank, row in self._rows.items()}
-        tokens, self.recorded_tokens = self.recorded_tokens, 0
         self._recorded[:] = 0
         return counts, tokens
 
@@ -169,17 +198,19 @@ class ExpertHeat:
         `set_slots` was told."""
         if not tables:
             return []
-        banks = list(tables)
-        rows = np.array([self._rows[bank] for bank in banks])
-        heat = self.values[rows] + self._pins[rows]
+        self._count()
+        banks = tuple(tables)
+        rows = slice(None) if len(banks) == len(self._rows) and banks == tuple(self._rows) else self._numbers(banks)
+        heat = self._values[rows] + self._pins[rows]
         wanted = np.where(self.slots[rows] < 0, heat, -PINNED)
         candidates = wanted.argmax(axis=1)
         gains = wanted.max(axis=1)
         found: list[tuple[float, Promotion]] = []
         for row in np.argsort(-gains)[: max(limit, 0)].tolist():
-            bank = banks[row]
+            bank, gain = banks[row], float(gains[row])
+            if gain <= MARGIN:
+                break
             slot, coldest = _coldest(tables[bank], heat[row])
-            gain = float(gains[row])
             if gain > coldest * ADVANTAGE + MARGIN:
                 found.append((gain - coldest, Promotion(bank, int(candidates[row]), slot)))
         return [promotion for _, promotion in sorted(found, key=lambda pair: -pair[0])]

@@ -35,7 +35,7 @@ class Promoter:
         self._used: dict[str, Ids] = {}
         self._uses: tuple[Uses, ...] = ()
         self._under_way: _UnderWay | None = None
-        self._hits = self._uses_count = self._since = 0
+        self._since = 0
         self.promoted = 0
         self.changed: set[str] = set()  # banks whose tables differ from what the programs were told
         self.is_enabled = True
@@ -54,20 +54,13 @@ class Promoter:
         """The experts that the present step uses, a row per token that is left in that layer."""
         return self._used.get(bank, _NOBODY)
 
-    @property
-    def hit_rate(self) -> float | None:
-        """Share of uses since the last placement that found their expert on the device."""
-        return self._hits / self._uses_count if self._uses_count else None
-
     def after_step(self, tokens: int) -> None:
         """Counts what was used; begins promotions where nothing is under way."""
         uses, self._uses = self._uses or Uses.of(self._used), ()
         self._used.clear()
         if not uses:
             return
-        hits, all_uses = self._heat.note(uses)
-        self._hits += hits
-        self._uses_count += all_uses
+        self._heat.note(uses)
         self._since += tokens
         if self.is_enabled and self._under_way is None and self._since >= _TOKENS_BETWEEN:
             self._since = 0

@@ -67,6 +67,7 @@ class Bank:
     mask: int | None
     tables: int | None = None  # one after another, in the order of the weights
     is_stale: bool = True
+    extents: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # addresses and matrix sizes, a row per weight
 
 
 @dataclass
@@ -106,7 +107,8 @@ class Handles:
             raise ValueError(f"bind_weight: weight {handle} is not 16-byte aligned")
         weight.address, weight.owner = address, owner
         for bank in self._banks:
-            bank.is_stale |= handle in bank.weights
+            if handle in bank.weights:
+                bank.is_stale, bank.extents = True, None
 
     def kv_layer(
         self,
@@ -172,10 +174,7 @@ class Handles:
         if bank.tables is None:
             bank.tables, bank.is_stale = self.memory.allocate(len(weights) * 8 * count), True
         if bank.is_stale:
-            places = np.arange(count) if bank.mask is None else self._places[bank.mask]
-            begins, sizes = (np.array(part, np.uint64)[:, None] for part in zip(*map(_extent, weights), strict=True))
-            self.memory.set(bank.tables, np.where(places >= 0, begins + sizes * places.astype(np.uint64), np.uint64(0)))
-            bank.is_stale = False
+            self._write_tables(bank, bank.tables)
         at = [*range(bank.tables, bank.tables + len(weights) * 8 * count, 8 * count)]
         biases = at[3:] or (0, 0, 0)
         gate, up, down = (
@@ -184,6 +183,16 @@ class Handles:
         )
         return gate, up, down
 
-
-def _extent(weight: Weight) -> tuple[int, int]:
-    return weight.address, weight.matrix_bytes
+    def _write_tables(self, bank: Bank, address: int) -> None:
+        """Runs between two tokens wherever an expert came or went: few array operations, on what is known already."""
+        if bank.extents is None:
+            weights = [self._bound(handle) for handle in bank.weights]
+            begins, sizes = [w.address for w in weights], [w.matrix_bytes for w in weights]
+            bank.extents = np.array(begins, np.int64)[:, None], np.array(sizes, np.int64)[:, None]
+        begins_of, sizes_of = bank.extents
+        if bank.mask is None:
+            places = np.arange(self._weights[bank.weights[0]].count, dtype=np.int32)
+        else:
+            places = self._places[bank.mask]
+        self.memory.set(address, np.where(places >= 0, begins_of + sizes_of * places, 0))
+        bank.is_stale = False

@@ -79,7 +79,7 @@ class CudaProgram(Recorder):
         """Pointer tables as they are to be for what is launched next."""
         for bank in self._banks:
             if bank.tables is not None and bank.is_stale:
-                self._tables(bank)
+                self._write_tables(bank, bank.tables)
 
     def forget_run(self) -> None:
         if self._run is not None:

@@ -4,10 +4,10 @@
 
 Steps of few tokens run natively from their first task to their last; what is left is Python before and after: making
 the batch, counting uses, choosing promotions. Told as processor time of the engine's thread, without the native part's,
-and as the number of calls. With `--device cuda` steps are graphs of the stand-in driver, whose streams are threads
-of its own. With `--tasks` the emulated device's tasks are run one by one, as those of a prompt, over programs that do
-nothing: as processor time of all threads (waking them up included), of the engine's own, and as wall time; then each
-stream's tasks alone in one thread, without hand-offs.
+and as the number of calls. With `--device cuda` steps are graphs of the stand-in driver; what its functions take does
+not count, as it says nothing of a card's. With `--tasks` the emulated device's tasks are run one by one, as those of a
+prompt, over programs that do nothing: as processor time of all threads (waking them up included), of the engine's own,
+and as wall time; then each stream's tasks alone in one thread, without hand-offs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engine.runtime.devices.streams import execute
 from engine.runtime.executor import Chunk
 from engine.runtime.placement import Placement
 from tests.support.hybrid_model import HybridModel, banks_of, items_of
-from tests.support.stand_in_card import no_compiler, open_card
+from tests.support.stand_in_card import no_compiler, open_card, stand_in
 from tests.support.tiny_models import TinyModel, tiny_model_factory
 
 SHAPE = TinyModel(
@@ -136,20 +136,42 @@ def measure(model: HybridModel, steps: int) -> list[tuple[float, float, float]]:
     return times
 
 
+class TimedLibrary:
+    """A driver's library that notes how much processor time of the calling thread its functions take."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._native, name)
+
+        def timed(*args: object) -> Any:
+            begin = time.thread_time()
+            result = function(*args)
+            self.seconds += time.thread_time() - begin
+            return result
+
+        setattr(self, name, timed)
+        return timed
+
+
 def measure_captured(folder: Path, steps: int) -> list[float]:
-    """Per replayed step: processor seconds of this thread."""
+    """Per replayed step: processor seconds of this thread that are Python's."""
     with no_compiler():
         model = open_model(folder, open_card(folder))
         state = model.new_state()
         for _ in range(3):
             model.extend(state, [1])
-        times = []
+        driver, times = stand_in(), []
+        driver.library = timed = TimedLibrary(driver.library)  # type: ignore[assignment]
         for _ in range(steps):
             state.reserve(1)
-            begin = time.thread_time()
+            begin, before = time.thread_time(), timed.seconds
             model.executor.run([Chunk(state, [1], 0)])
-            times.append(time.thread_time() - begin)
+            times.append(time.thread_time() - begin - (timed.seconds - before))
             state.commit([1])
+        driver.library = timed._native
         print(f"calls of functions, Python's and C's: {count_calls(model, state)}")
         state.release()
         model.close()

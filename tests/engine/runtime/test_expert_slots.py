@@ -42,6 +42,23 @@ def test_heat_decays_and_ranks() -> None:
     assert set(heat.hottest("a", 2, 4)) == {2, 3} and heat.of("a")[0] < 3
 
 
+def test_uses_that_were_noted_are_in_what_is_asked_for() -> None:
+    """Whenever that is, and whatever becomes of the arrays meanwhile."""
+    heat, ids = ExpertHeat({"a": 4, "b": 8}), np.zeros((2, 1, 2), np.int32)
+    heat.set_slots("a", np.array([-1, 0, -1, 1], np.int32))
+    for step in range(6):
+        ids[:] = [[[0, 1]], [[step, 7]]]
+        heat.note((Uses(("a", "b"), ids),))
+        ids[:] = 3
+        if step == 1:
+            heat.set_slots("a", np.array([0, 1, -1, -1], np.int32))
+    assert heat.found == (2 + 4 * 2, 24) and heat.hit_rate == 10 / 24
+    assert heat.recorded_tokens == 6
+    counts, tokens = heat.take_record()
+    assert tokens == 6 and counts == {"a": [6, 6, 0, 0], "b": [1, 1, 1, 1, 1, 1, 0, 6]}
+    assert heat.of("b")[7] > 5.5 and heat.found == (10, 24) and heat.recorded_tokens == 0
+
+
 def test_promotion_needs_a_clear_advantage() -> None:
     heat, tables = ExpertHeat({"a": 4}), {"a": SlotTable.of(4, [0, 1])}
     heat.set_slots("a", tables["a"].slots)
@@ -64,7 +81,9 @@ def test_recent_use_finds_most_experts_of_a_text() -> None:
     for row in routing:
         ids = row[None].astype(np.int32)
         heat.set_slots("a", table.slots)
-        found, uses = heat.note(Uses.of({"a": ids}))
+        before = heat.found
+        heat.note(Uses.of({"a": ids}))
+        found, uses = (after - earlier for after, earlier in zip(heat.found, before, strict=True))
         assert found == np.count_nonzero(table.lookup(ids) >= 0) and uses == used
         hits.append(found / uses)
         for promotion in heat.promotions({"a": table}, 1):
