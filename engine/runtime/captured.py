@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from engine.runtime.expert_slots import Ids, Uses
 from engine.runtime.placement import SlotLookup
-from engine.runtime.schedule import ACTIVATIONS, CopyWork, Schedule, SegmentWork
+from engine.runtime.schedule import Schedule
 from engine.runtime.staging import Staging
+from engine.runtime.work import ACTIVATIONS, CopyWork, SegmentWork
 
 
 class NotedIds:

@@ -18,12 +18,13 @@ from engine.runtime.hybrid_lowering import HybridLowering, Lowered
 from engine.runtime.placement import Placement
 from engine.runtime.promotion import Promoter
 from engine.runtime.residency import Residency
-from engine.runtime.schedule import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, Costs, Schedule, Side, Step, StepLeft
+from engine.runtime.schedule import Schedule
 from engine.runtime.step_tables import StepTables
 from engine.runtime.step_times import StepTime, StepTimes
 from engine.runtime.step_watch import StepWatch
 from engine.runtime.streaming import FEWEST_TOKENS
 from engine.runtime.trace import MOST_SPANS
+from engine.runtime.work import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, Costs, Side, Step, StepLeft
 from kernels._cpu import ThreadPool
 
 _FIRST_MICRO_BATCH = 128

@@ -16,8 +16,9 @@ from engine.runtime.lowering import CpuProgram, capture, crossing_values
 from engine.runtime.placement import BUFFERS, Placement, split_experts, tile_experts, without_streaming
 from engine.runtime.prefetch import Piece, buffer_sizes, pieces_of, prefetchable
 from engine.runtime.residency import Residency, release_tiles
-from engine.runtime.schedule import Costs, Schedule, Scheduler, Side, Stagings, Step, Tables
+from engine.runtime.schedule import Schedule, Scheduler, Stagings
 from engine.runtime.segments import place
+from engine.runtime.work import Costs, Side, Step, Tables
 from kernels._cpu import ThreadPool
 
 _LEAST_WORKSPACE = 4 << 30  # of addresses, for budgets that grow

@@ -9,7 +9,7 @@ import numpy as np
 from engine.models.graph import Experts
 from engine.runtime.placement import MISSES
 from engine.runtime.residency import op_weights
-from engine.runtime.schedule import SegmentWork
+from engine.runtime.work import SegmentWork
 
 
 @dataclass(frozen=True, slots=True)

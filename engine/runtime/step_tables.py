@@ -11,13 +11,13 @@ from engine.runtime.placement import Placement
 from engine.runtime.prefetch import Piece
 from engine.runtime.promotion import Promoter
 from engine.runtime.residency import Residency
-from engine.runtime.schedule import Side
 from engine.runtime.staging import Rows
 from engine.runtime.streaming import Tiles
+from engine.runtime.work import Side
 
 
 class StepTables:
-    """Has the face of `schedule.Tables`; and tells programs of experts that have come or gone."""
+    """Has the face of `work.Tables`; and tells programs of experts that have come or gone."""
 
     def __init__(self, device: Device, residency: Residency, heat: ExpertHeat, promoter: Promoter) -> None:
         self._device = device

@@ -76,6 +76,7 @@ void bind_host_segment(nb::module_& m) {
           "function"_a, "data"_a, "flags"_a)
       .def("begin", &FlagWorker::begin)
       .def("cancel", &FlagWorker::cancel, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &FlagWorker::close, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("is_idle", &FlagWorker::is_idle);
 
   nb::class_<HostCopy>(m, "HostCopy")

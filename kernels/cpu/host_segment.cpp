@@ -81,7 +81,8 @@ void HostSegment::run_lookup(const Lookup& lookup) {
   program_.write(lookup.value, places_.data(), lookup.rows, lookup.width, true);
 }
 
-FlagWorker::~FlagWorker() {
+void FlagWorker::close() {
+  if (!thread_.joinable()) return;
   cancel();
   quits_.store(true);
   begun_.fetch_add(1);
@@ -96,6 +97,7 @@ void FlagWorker::begin() {
 }
 
 void FlagWorker::cancel() {
+  if (!thread_.joinable()) return;
   cancelled_.store(true);
   for (uint32_t done = done_.load(); done != begun_.load(); done = done_.load()) done_.wait(done);
   for (const Task& task : tasks_)

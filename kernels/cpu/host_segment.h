@@ -79,7 +79,7 @@ class FlagWorker {
   using Function = void (*)(void*);
 
   FlagWorker() : thread_([this] { serve(); }) {}
-  ~FlagWorker();
+  ~FlagWorker() { close(); }
   FlagWorker(const FlagWorker&) = delete;
   FlagWorker& operator=(const FlagWorker&) = delete;
 
@@ -87,6 +87,7 @@ class FlagWorker {
   void add(Function function, void* data, uint32_t* flags) { tasks_.push_back({function, data, flags}); }
   void begin();   // a step is launched next
   void cancel();  // it was not: nobody will raise the flags. Returns when the thread waits again
+  void close();   // ends the thread; afterwards nobody looks at the flags
   bool is_idle() const { return done_.load() == begun_.load(); }
 
  private:

@@ -74,6 +74,7 @@ _NO_WORDS_IN = (
     "runtime/hybrid.py",
     "runtime/promotion.py",
     "runtime/schedule.py",
+    "runtime/work.py",
 )
 
 

@@ -21,7 +21,7 @@ from engine.runtime.hybrid import HybridExecutor
 from engine.runtime.migration import migrate
 from engine.runtime.placement import Placement
 from engine.runtime.prefetch import prefetchable
-from engine.runtime.schedule import Costs
+from engine.runtime.work import Costs
 from kernels._cpu import ThreadPool
 from tests.support.native_model import Logits
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from engine.placement.hardware.card import CardFacts
     from engine.runtime.expert_slots import Ids, Uses
     from engine.runtime.lowering import CpuProgram
-    from engine.runtime.schedule import Schedule, Side
+    from engine.runtime.schedule import Schedule
     from engine.runtime.staging import Staging
+    from engine.runtime.work import Side
 
 _KINDS = ("auto", "cpu", "cuda", "emulated", "emulated-exact")
+_MOST_BYTES = 1 << 40  # of memory of its own: beyond any card, and within what a process has addresses for
 _UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from engine.placement.hardware.card import CardFacts
     from engine.runtime.expert_slots import Ids
     from engine.runtime.lowering import CpuProgram
-    from engine.runtime.schedule import Schedule, Side
+    from engine.runtime.schedule import Schedule
+    from engine.runtime.work import Side
 
 _SHORTEST_SLEEP = 1e-4  # shorter waits are saved up, because sleeping has a cost of its own
 

@@ -16,8 +16,9 @@ from engine.runtime.captured import NotedIds, carried_bytes, copies_of, segments
 from engine.runtime.devices.device import LinkRates
 from engine.runtime.devices.streams import Event, Span
 from engine.runtime.placement import SlotLookup
-from engine.runtime.schedule import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, CopyWork, Schedule, SegmentWork, WeightWork
+from engine.runtime.schedule import Schedule
 from engine.runtime.staging import Rows
+from engine.runtime.work import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, CopyWork, SegmentWork, WeightWork
 from kernels._cpu import Batch, HostCopy, HostSegment, HostStep, StepStreams
 
 MOST_TOKENS = 8  # of a step: with more, what lies between the tasks is little beside them

@@ -27,7 +27,8 @@ from engine.runtime.devices.emulated import EmulatedDevice
 from engine.runtime.devices.memory import DeviceMemory, DeviceMemoryError
 from engine.runtime.executor import Chunk, Interrupted
 from engine.runtime.placement import Placement
-from engine.runtime.schedule import COMPUTE, Schedule
+from engine.runtime.schedule import Schedule
+from engine.runtime.work import COMPUTE
 from tests.support.hybrid_model import HybridModel, banks_of, items_of
 from tests.support.tiny_models import TinyModel
 

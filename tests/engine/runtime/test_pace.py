@@ -17,8 +17,8 @@ from engine.runtime.devices import VirtualClock
 from engine.runtime.devices.open import emulated_machine
 from engine.runtime.pace import Pace, corrected
 from engine.runtime.rates import Rates
-from engine.runtime.schedule import SegmentWork
 from engine.runtime.step_times import StepTime
+from engine.runtime.work import SegmentWork
 from tests.support.hybrid_model import HybridModel
 from tests.support.tiny_models import TinyModel
 

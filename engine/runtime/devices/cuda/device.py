@@ -23,8 +23,9 @@ from engine.runtime.devices.memory import DeviceMemory, Region
 from engine.runtime.devices.streams import Clock, Stream, WallClock
 from engine.runtime.expert_slots import Ids
 from engine.runtime.lowering import CpuProgram
-from engine.runtime.schedule import Schedule, Side
+from engine.runtime.schedule import Schedule
 from engine.runtime.staging import Staging
+from engine.runtime.work import Side
 from kernels._cpu import Program, ThreadPool
 from kernels.cuda.driver import Driver, DriverKernels
 from kernels.cuda.footprint import Footprint

@@ -19,24 +19,15 @@ from engine.errors import EngineError
 from engine.runtime.captured import NotedIds, carried_bytes, copies_of, segments_of, stagings_of
 from engine.runtime.devices.cuda.card import Card
 from engine.runtime.devices.cuda.copies import PinnedMemory
-from engine.runtime.devices.cuda.hand_over import FLAG_BYTES, HandOver, HostFunctions, MappedFlags
+from engine.runtime.devices.cuda.hand_over import HandOver, HostFunctions, MappedFlags
 from engine.runtime.devices.cuda.pieces import PieceCopies
 from engine.runtime.devices.cuda.programs import CardProgram
 from engine.runtime.devices.cuda.staging import CudaStaging
 from engine.runtime.devices.cuda.timing import Mark, Timing
 from engine.runtime.devices.memory import DeviceMemoryError
 from engine.runtime.devices.streams import Event, Span, Task
-from engine.runtime.schedule import (
-    ACTIVATIONS,
-    COMPUTE,
-    CPU,
-    WEIGHTS,
-    CopyWork,
-    Schedule,
-    SegmentWork,
-    Side,
-    WeightWork,
-)
+from engine.runtime.schedule import Schedule
+from engine.runtime.work import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, CopyWork, SegmentWork, Side, WeightWork
 from kernels._cpu import Batch, HostSegment, HostStep
 from kernels.cuda.kernel_set import LaunchError
 from kernels.cuda.operands import MATVEC_MOST, partitions_for
@@ -75,24 +66,23 @@ class StepGraph:
             staging.reserve(tokens)
         self._run = self._program.step_run(tokens, graphs.table_blocks, partitions)
         self._ids = NotedIds(graphs.schedule, tokens)
-        flags = self._run.block_bytes + 4 * self._ids.words  # in `_host`: the batch, then ids, then flags
-        on_cpu = [work for work in graphs.works if not work.segment.on_device]
-        self._host = self._pinned.allocate(-(-flags // FLAG_BYTES) * FLAG_BYTES + FLAG_BYTES * len(on_cpu))
+        self._host = self._pinned.allocate(self._run.block_bytes + 4 * self._ids.words)  # the batch, then ids
         self._host.bytes[:] = 0
         self._step = HostStep()
-        words = self._host.bytes[self._run.block_bytes : flags].view(np.int32)
+        words = self._host.bytes[self._run.block_bytes :].view(np.int32)
         self.uses = self._ids.uses(words)  # of the last step, where it leaves them
         self.copied = self._count_copies()  # bytes that a step copies to the card, and from it
         self._sources: dict[tuple[int, int], int] = {}  # work and place in its views → where rows are on the card
+        on_cpu = (work for work in graphs.works if not work.segment.on_device)
         self._segments = {id(work): self._host_segment(work) for work in on_cpu}
         self._hand_over: HandOver = HostFunctions(graphs.card)
         if graphs.by_flags:
-            at = self._host.address + -(-flags // FLAG_BYTES) * FLAG_BYTES
-            self._hand_over = MappedFlags(graphs.card, self._program.kernels, at, list(self._segments.values()))
+            segments = list(self._segments.values())
+            self._hand_over = MappedFlags(graphs.card, self._program.kernels, graphs.pinned, segments)
         self._weights = [task.work for task in graphs.schedule.streams[WEIGHTS] if isinstance(task.work, WeightWork)]
         self._pieces = PieceCopies(graphs.card, graphs.pinned, self._weights)
         self.copied = self.copied[0] + self._pieces.bytes, self.copied[1]
-        self.is_pinned = self._host.is_pinned and self._pieces.is_pinned
+        self.is_pinned = self._host.is_pinned and self._pieces.is_pinned and self._hand_over.is_pinned
 
     def signature(self) -> tuple[object, ...]:
         """Memory that was captured; where it has changed, the graph is of no use."""
@@ -149,7 +139,7 @@ class StepGraph:
         self._timing.close()
         self._pieces.close()
         self._run.close()
-        self._hand_over = HostFunctions(self._card)  # nobody watches flags any more
+        self._hand_over.close()
         self._pinned.free(self._host)
 
     # --- one pass ---------------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from engine.runtime.devices.cuda.card import Card
+from engine.runtime.devices.cuda.copies import PinnedMemory
 from kernels._cpu import FlagWorker, HostSegment
 from kernels.cuda.driver import Driver
 from kernels.cuda.kernel_set import KernelSet
 from kernels.cuda.operations import Operations
 
-FLAG_BYTES = 8  # per segment: one that the card raises, and the answer
+_FLAG_BYTES = 8  # per segment: one that the card raises, and the answer
 FLAG_KERNELS = ("raise_flag", "await_flag")
 _TCC = 35  # CU_DEVICE_ATTRIBUTE_TCC_DRIVER
 
@@ -28,6 +29,8 @@ def prefers_flags(driver: Driver, index: int = 0) -> bool:
 
 
 class HandOver(Protocol):
+    is_pinned: bool  # else the card cannot hand over so
+
     def put(self, segment: HostSegment) -> None:
         """Puts a segment on the host's stream."""
 
@@ -37,9 +40,14 @@ class HandOver(Protocol):
     def cancel(self) -> None:
         """It was not."""
 
+    def close(self) -> None:
+        """No step is launched any more."""
+
 
 class HostFunctions:
     """The driver calls the segments on a thread of its own."""
+
+    is_pinned = True
 
     def __init__(self, card: Card) -> None:
         self._card = card
@@ -53,25 +61,39 @@ class HostFunctions:
     def cancel(self) -> None:
         """Nothing was begun."""
 
+    def close(self) -> None:
+        """Nothing is kept."""
+
 
 class MappedFlags:
-    """A thread of ours watches `flags` [segments, 2] (uint32, pinned, 0) and runs `segments` in this order."""
+    """A thread of ours watches flags in pinned memory, [segments, 2] of uint32, and runs `segments` in this order. Both
+    are of its own, so that nobody looks at flags that are gone."""
 
-    def __init__(self, card: Card, kernels: KernelSet, flags: int, segments: Sequence[HostSegment]) -> None:
+    def __init__(self, card: Card, kernels: KernelSet, pinned: PinnedMemory, segments: Sequence[HostSegment]) -> None:
         self._operations = Operations(kernels, card.streams["host"])
+        self._segments = segments
+        self._pinned = pinned
+        self._memory = pinned.allocate(_FLAG_BYTES * max(1, len(segments)))
+        self._memory.bytes[:] = 0
+        self.is_pinned = self._memory.is_pinned
         self._worker = FlagWorker()
         self._flags: dict[int, int] = {}
         for number, segment in enumerate(segments):
-            self._flags[segment.data] = flags + FLAG_BYTES * number
-            self._worker.add(segment.function, segment.data, flags + FLAG_BYTES * number)
+            self._flags[segment.data] = self._memory.address + _FLAG_BYTES * number
+            if self.is_pinned:
+                self._worker.add(segment.function, segment.data, self._flags[segment.data])
 
     def put(self, segment: HostSegment) -> None:
         flag = self._flags[segment.data]
         self._operations.raise_flag(flag)
-        self._operations.await_flag(flag + FLAG_BYTES // 2)
+        self._operations.await_flag(flag + _FLAG_BYTES // 2)
 
     def begin(self) -> None:
         self._worker.begin()
 
     def cancel(self) -> None:
         self._worker.cancel()
+
+    def close(self) -> None:
+        self._worker.close()
+        self._pinned.free(self._memory)

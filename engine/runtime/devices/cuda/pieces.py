@@ -13,7 +13,7 @@ from engine.runtime.devices.cuda.card import Card
 from engine.runtime.devices.cuda.copies import HostBuffer, PinnedMemory
 from engine.runtime.devices.cuda.memory import CudaRegion
 from engine.runtime.devices.memory import Bytes
-from engine.runtime.schedule import WeightWork
+from engine.runtime.work import WeightWork
 from kernels._cpu import HostCopy
 
 _BUFFERS = 2
