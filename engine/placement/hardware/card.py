@@ -27,6 +27,7 @@ class CardFacts:
     memory_clock: float
     memory_bits: int
     drives_display: bool
+    index: int = 0  # the driver's number of it
 
 
 def catalogue_entry(facts: CardFacts) -> CatalogueGPU:

@@ -11,6 +11,7 @@ from engine.placement.hardware import catalogue
 from engine.placement.hardware.card import CardFacts, catalogue_entry
 from engine.runtime.devices import open as opening
 from engine.runtime.devices.cuda import find
+from engine.runtime.devices.cuda.device import CudaDevice
 from engine.runtime.devices.cuda.find import FoundCard, find_card
 from engine.runtime.devices.device import parse_device
 from engine.runtime.devices.open import choose_device, open_chosen, open_device, with_device
@@ -37,6 +38,34 @@ def found_anew() -> FoundCard:
 def test_what_the_driver_says_of_a_card() -> None:
     card = found_anew()
     assert card.is_usable and card.facts == STAND_IN and not card.reason
+
+
+@pytest.mark.parametrize("sizes", [(8, 24), (24, 8), (8, 8), (8, 24, 24)])
+def test_of_several_cards_the_one_with_the_most_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    """It is opened by its number, its rates are what the probe measures, and NVML's largest is no other."""
+    monkeypatch.setattr(Driver, "device_count", lambda self: len(sizes))
+    monkeypatch.setattr(Driver, "name", lambda self, index=0: f"Card {index}")
+    monkeypatch.setattr(Driver, "total_memory", lambda self, index=0: sizes[index] * GIB)
+    card, largest = found_anew(), sizes.index(max(sizes))
+    assert card.facts is not None and card.driver is not None
+    assert (card.name, card.facts.index, card.facts.memory_bytes) == (f"Card {largest}", largest, max(sizes) * GIB)
+    made: list[tuple[object, ...]] = []
+    real = Driver.call
+    monkeypatch.setattr(Driver, "call", lambda self, *args: (made.append(args), real(self, *args))[1])
+    device = CudaDevice(card.driver, tmp_path, card.facts, 0)
+    numbers = {args[2] for args in made if args[0] == "cuDevicePrimaryCtxRetain"}
+    assert device.name == f"cuda:{largest}" and numbers == {largest}
+    device.close()
+
+
+def test_a_smaller_card_that_can_be_used_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Driver, "device_count", lambda self: 2)
+    monkeypatch.setattr(Driver, "total_memory", lambda self, index=0: (24, 8)[index] * GIB)
+    monkeypatch.setattr(Driver, "capability", lambda self, index=0: (61, 75)[index])
+    card = found_anew()
+    assert card.is_usable and card.facts is not None and card.facts.index == 1
 
 
 def test_no_driver(tmp_path: Path) -> None:

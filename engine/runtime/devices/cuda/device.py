@@ -45,7 +45,7 @@ class CudaDevice:
         self, driver: Driver, cache: Path, facts: CardFacts, limit: int | None = None, headroom: int = 0
     ) -> None:
         self.facts: CardFacts | None = facts
-        self.card = Card(driver)
+        self.card = Card(driver, facts.index)
         self.name = f"cuda:{self.card.index}"
         self.label = facts.name
         self.pinned = PinnedMemory(self.card, pinned_cap())
@@ -54,7 +54,7 @@ class CudaDevice:
         self.chunks = CudaMemory(self.card, copies, most if limit is None else limit)
         self.memory: DeviceMemory = self.chunks
         self.copies = copies
-        self.kernels = DriverKernels(driver, cache)
+        self.kernels = DriverKernels(driver, cache, facts.index)
         self.hands_over_by_flags = prefers_flags(driver, self.card.index)
         self.card.on_rest.append(self.kernels.unload)
         self.link = LinkRates()

@@ -1,4 +1,6 @@
-"""Is there a card that Tessera can use, and the compiler for its kernels? If not, why not, in a sentence."""
+"""Is there a card that Tessera can use, and the compiler for its kernels? If not, why not, in a sentence.
+
+Of several it is the one with the most memory: a model runs on one card, and memory is what it lacks."""
 
 from __future__ import annotations
 
@@ -44,12 +46,17 @@ def find_card(library: Path | None = None) -> FoundCard:
 def _found(library: Path | None) -> FoundCard:
     try:
         known = driver() if library is None else Driver(library)
-        if not known.device_count():
-            return FoundCard(reason="The NVIDIA driver reports no GPU.")
-        name, capability = known.name(), known.capability()
-        has_virtual_memory = bool(known.attribute(_VIRTUAL_MEMORY))
+        cards = [_judged(known, index) for index in range(known.device_count())]
     except LaunchError:
         return FoundCard(reason="There is no NVIDIA driver.", remedy="With an NVIDIA GPU, install it from nvidia.com.")
+    if not cards:
+        return FoundCard(reason="The NVIDIA driver reports no GPU.")
+    return max(cards, key=lambda card: card.facts.memory_bytes if card.facts is not None else -1)
+
+
+def _judged(known: Driver, index: int) -> FoundCard:
+    name, capability = known.name(index), known.capability(index)
+    has_virtual_memory = bool(known.attribute(_VIRTUAL_MEMORY, index))
     card = FoundCard(None, name, capability)
     if capability < _OLDEST:
         return _refused(card, f"{name} is older than what the CUDA kernels are written for (Turing, 2018).")
@@ -66,19 +73,20 @@ def _found(library: Path | None) -> FoundCard:
     if version // 1000 < compiler:
         found = f"{name} has a driver for CUDA {version // 1000}.{version % 1000 // 10}, older than NVRTC {compiler}."
         return _refused(card, found, "Install a newer NVIDIA driver, or nvidia-cuda-nvrtc-cu12.")
-    return FoundCard(known, name, capability, facts=_facts(known, name, capability))
+    return FoundCard(known, name, capability, facts=_facts(known, index, name, capability))
 
 
-def _facts(known: Driver, name: str, capability: int) -> CardFacts:
+def _facts(known: Driver, index: int, name: str, capability: int) -> CardFacts:
     return CardFacts(
         name,
         capability,
-        memory_bytes=known.total_memory(),
-        processors=known.attribute(_PROCESSORS),
-        clock=1e3 * known.attribute(_CLOCK),
-        memory_clock=1e3 * known.attribute(_MEMORY_CLOCK),
-        memory_bits=known.attribute(_MEMORY_BITS),
-        drives_display=bool(known.attribute(_HAS_TIMEOUT)),
+        memory_bytes=known.total_memory(index),
+        processors=known.attribute(_PROCESSORS, index),
+        clock=1e3 * known.attribute(_CLOCK, index),
+        memory_clock=1e3 * known.attribute(_MEMORY_CLOCK, index),
+        memory_bits=known.attribute(_MEMORY_BITS, index),
+        drives_display=bool(known.attribute(_HAS_TIMEOUT, index)),
+        index=index,
     )
 
 
