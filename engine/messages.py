@@ -73,8 +73,9 @@ class LoadOptions:
     kv_type: Literal["f16", "q8_0"] = "f16"  # of keys and values; q8_0 takes 53 % of the memory
     template: str | None = None  # overrides the file's chat template
     engine: Literal["auto", "native", "compatibility"] = "auto"
-    device: str = "cpu"  # beside the processor: "cpu" (nothing), "auto" (a card, if one is here), "cuda", "emulated"
-    gpu_budget: int | None = None  # bytes of its memory; None: as much as is sensible
+    # Beside the processor, as on the command line: "cpu" (nothing), "auto" (a card, if one is here), "cuda:6GiB"
+    device: str = "cpu"
+    gpu_budget: int | None = None  # bytes of its memory, before what `device` says; None: that, or what is sensible
     ram_budget: int | None = None  # bytes of RAM that it may take; None: what the machine has
     heat_folder: str | None = None  # where the use of experts is kept between runs; None: nowhere
     pins_folder: str | None = None  # where pins are kept between runs; None: nowhere

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from engine.placement.pins import Pin
 from engine.placement.shape import ModelShape
 from engine.ram_control import RamControl
 from engine.runtime.devices import Device
+from engine.runtime.devices.device import DeviceChoice, parse_device
 from engine.runtime.devices.open import open_chosen
 from engine.runtime.devices.streams import Span
 from engine.runtime.executor import LARGEST_MICRO_BATCH
@@ -188,6 +189,9 @@ def load_native(
     OutOfMemoryError; nothing is left behind by a failed load.
     """
     _check_options(options)
+    choice = parse_device(options.device)
+    if options.gpu_budget is not None:
+        choice = replace(choice, budget=options.gpu_budget)
     progress(0.0, "Reading the header")
     gguf = GGUFFile.open(path)
     reader = ThreadPoolExecutor(1, "vocabulary")
@@ -210,10 +214,10 @@ def load_native(
         fixed = KVPool.fixed_bytes(graph.kv_layers, options.context_length or spec.context_length, kv_type)
         shape = ModelShape.from_gguf(gguf)
         context, context_warnings = _context_length(
-            spec, per_token, options.context_length, freed - fixed, _within(options, shape, fixed)
+            spec, per_token, options.context_length, freed - fixed, _within(options, choice, shape, fixed)
         )
         threads = options.threads or default_threads()
-        device, device_warning = open_chosen(options.device, options.gpu_budget, threads)
+        device, device_warning = open_chosen(choice.kind, choice.budget, threads)
         model = assemble(
             gguf,
             spec,
@@ -344,11 +348,11 @@ def _size_warnings(file_bytes: int) -> tuple[str, ...]:
     )
 
 
-def _within(options: LoadOptions, shape: ModelShape, fixed: int) -> int | None:
+def _within(options: LoadOptions, choice: DeviceChoice, shape: ModelShape, fixed: int) -> int | None:
     """What a RAM budget leaves for the context; None without one. A device takes as many weights as it may hold."""
     if options.ram_budget is None:
         return None
-    elsewhere = 0 if options.device == "cpu" else options.gpu_budget or 0
+    elsewhere = 0 if choice.kind == "cpu" else choice.budget or 0
     overhead = ram_overhead(shape, Workload(chunk=LARGEST_MICRO_BATCH))
     return max(0, options.ram_budget - overhead - fixed - max(0, shape.weight_bytes - elsewhere))
 

@@ -13,7 +13,6 @@ from engine.errors import EngineError
 from engine.loading import load_backend
 from engine.messages import Event, GenerationFinished, GenerationRequest, LoadOptions, SamplingParams
 from engine.native import NativeBackend
-from engine.runtime.devices.device import parse_device
 from engine.runtime.executor import Chunk, Logits, StepRunner
 from engine.text.llama_library import llama
 
@@ -28,8 +27,8 @@ class NativeAnswerer:
         self._backend: NativeBackend | None = None
 
     def first_token(self) -> float:
-        setup, choice = self._setup, parse_device(self._setup.device)
-        options = LoadOptions(setup.context_length, setup.threads, device=choice.kind, gpu_budget=choice.budget)
+        setup = self._setup
+        options = LoadOptions(setup.context_length, setup.threads, device=setup.device)
         begin = time.perf_counter()
         backend = load_backend(setup.path, options, self._events.put, lambda fraction, stage: None)
         if not isinstance(backend, NativeBackend):

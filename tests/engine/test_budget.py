@@ -93,6 +93,19 @@ def test_budgets_change_while_an_answer_is_written(client: EngineClient, tiny_mo
     assert any(isinstance(event, MigrationProgress) for event in events)
 
 
+def test_a_device_may_be_named_with_its_memory(client: EngineClient, tiny_models: Write) -> None:
+    path = tiny_models(MODEL)
+    for options, budget in (({}, 64 << 20), ({"gpu_budget": 32 << 20}, 32 << 20)):
+        chosen = LoadOptions(context_length=256, threads=1, device="emulated:64MiB", **options)
+        assert client.load(str(path), chosen).device == "emulated (fast kernels)"
+        client.send(AskResidency())
+        told = until(client, ResidencyTold)[-1]
+        assert isinstance(told, ResidencyTold) and told.residency is not None
+        assert told.residency.budget_bytes == budget
+    with pytest.raises(ReportedError, match="no device called “gpu”"):
+        client.load(str(path), LoadOptions(device="gpu:1GiB"))
+
+
 def test_residency_is_read_back(client: EngineClient, tiny_models: Write) -> None:
     path = tiny_models(MODEL)
     load(client, path, PLENTY)

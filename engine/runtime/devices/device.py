@@ -164,4 +164,9 @@ def parse_device(text: str) -> DeviceChoice:
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([A-Za-z]*)", size)
     if match is None or match[2].upper() not in _UNITS:
         raise EngineError(f"“{size}” is no amount of memory.", remedy="Write it as 256MiB or 6GiB.")
-    return DeviceChoice(kind, int(float(match[1]) * _UNITS[match[2].upper()]))
+    budget = int(float(match[1]) * _UNITS[match[2].upper()])
+    if budget > _MOST_BYTES:
+        raise EngineError(
+            f"No device has as much memory as {size}.", remedy="1024GiB is the most that can be asked for."
+        )
+    return DeviceChoice(kind, budget)

@@ -57,6 +57,13 @@ def test_what_is_no_device_is_refused_with_a_remedy(text: str) -> None:
     assert refusal.value.remedy
 
 
+@pytest.mark.parametrize("size", ["1025GiB", "999999999999999GiB", "999999999999999.5MiB"])
+def test_more_memory_than_there_can_be_is_refused_in_words(size: str) -> None:
+    with pytest.raises(EngineError, match=f"No device has as much memory as {size}"):
+        parse_device(f"emulated:{size}")
+    assert parse_device("emulated:1024GiB").budget == 1 << 40
+
+
 @pytest.fixture
 def streams() -> Iterator[tuple[Stream, Stream]]:
     clock = VirtualClock()
