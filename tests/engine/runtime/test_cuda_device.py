@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.runtime.devices.cuda.copies import PINNED_CAP, PINNED_CAP_WSL, pinned_cap
 from engine.runtime.migration import MigrationFailedError, migrate
 from engine.runtime.placement import Placement
 from kernels.cuda.driver import Driver
@@ -188,6 +190,41 @@ def test_little_pinned_memory_is_enough(
     model.close()
     assert charged() == 0
     set_card()
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "cap"),
+    [
+        ("Linux", "6.1.0-13-amd64", PINNED_CAP),
+        ("Linux", "5.15.153.1-microsoft-standard-WSL2", PINNED_CAP_WSL),
+        ("Windows", "10", PINNED_CAP_WSL),
+    ],
+)
+def test_systems_that_share_what_they_pin_are_asked_for_less(
+    monkeypatch: pytest.MonkeyPatch, system: str, release: str, cap: int
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "release", lambda: release)
+    assert pinned_cap() == cap
+
+
+@pytest.mark.parametrize("cap", [0, 600 << 10])
+def test_no_more_is_pinned_than_the_cap(
+    path: Path, shape: TinyModel, reference: Logits, tmp_path: Path, cap: int
+) -> None:
+    """The rest is copied from and to memory that is not pinned."""
+    device = open_card(tmp_path)
+    device.pinned.cap = cap
+    model = HybridModel(path, context=64, device=device)
+    talk, most = Conversation(model, shape, reference), 0
+    for placement in (some(model), everything(model), some(model, 1)):
+        model.place(placement)
+        talk.say(2)
+        most = max(most, device.pinned.used)
+    assert 0 < most <= cap or most == cap == 0
+    assert bool(device.notes) is (cap == 0)
+    model.close()
+    assert device.pinned.used == charged() == 0
 
 
 def test_promotions_reach_the_cards_tables(tiny_models: Write, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from engine.errors import OutOfMemoryError
 from engine.memory.kv_pool import KVPool
+from engine.models.graph import Attention
 from engine.runtime.devices import DeviceMemory, DeviceMemoryError
 from engine.runtime.migration import MigrationFailedError, migrate
 from engine.runtime.placement import Placement
@@ -44,6 +45,10 @@ def model(path: Path) -> Iterator[HybridModel]:
 
 def everything(model: HybridModel) -> Placement:
     return Placement(frozenset(items_of(model.graph)), banks_of(model.graph))
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 class Conversation:
@@ -158,6 +163,48 @@ def test_memory_never_exceeds_the_larger_budget(model: HybridModel) -> None:
         assert model.device.memory.used <= limit == model.device.memory.limit
 
 
+def test_loading_takes_no_more_than_what_stays(model: HybridModel) -> None:
+    """Weights are written where they stay, so that nothing has to be there twice meanwhile."""
+    model.place(everything(model))
+    assert model.device.memory.peak == model.device.memory.used > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells resident memory on Linux only")
+def test_loading_leaves_one_item_in_ram_at_most(tiny_models: Write) -> None:
+    """What has been copied is given up in RAM before the next item is: never is the model there twice."""
+    model = HybridModel(tiny_models(TinyModel("llama", "Q8_0", layers=8, feed_forward=8192)))
+    begin, beyond = _resident(), [0]
+
+    def note(_size: int, _purpose: str) -> None:
+        beyond.append(_resident() - begin - model.device.memory.used)
+
+    model.device.memory.on_charge = note
+    model.place(everything(model))
+    largest = max(model.executor.residency.item_bytes(item) for item in items_of(model.graph))
+    whole = sum(model.executor.residency.item_bytes(item) for item in items_of(model.graph))
+    assert max(beyond) <= largest + (8 << 20) < whole // 2
+    model.close()
+
+
+def test_a_layers_cache_moves_with_its_attention(model: HybridModel, reference: Logits) -> None:
+    """In the same transaction, in mid-conversation; until it is done, the cache is where it was."""
+    talk, pool = Conversation(model, reference), model.pool
+    layers = {op.item: op.layer for op in model.graph.ops if isinstance(op, Attention)}
+    moved: set[int] = set()
+    for items in ({"blk.1.attn"}, {"blk.0.attn", "blk.1.attn", "blk.2.ffn"}, {"blk.2.attn"}, set[str]()):
+        target = Placement(frozenset(items))
+        for _ in migrate(model.executor, target, model.device.memory.limit):
+            assert {layer for layer in layers.values() if pool.is_moved(layer)} <= moved
+            talk.say()
+        moved = {layers[item] for item in items if item in layers}
+        assert {layer for layer in layers.values() if pool.is_moved(layer)} == moved
+        for layer in moved:
+            memory = model.executor.residency.items[f"blk.{layer}.attn"].kv[layer]
+            for cells, region in zip(pool.layer(layer), memory, strict=True):
+                assert np.shares_memory(cells, region.view())
+        talk.say()
+
+
 def test_a_budget_too_small_for_the_plan_is_rolled_back(model: HybridModel, reference: Logits) -> None:
     talk = Conversation(model, reference)
     some = Placement(frozenset({"blk.0.attn"}), {"blk.1.experts": 3})
@@ -172,15 +219,12 @@ def test_a_budget_too_small_for_the_plan_is_rolled_back(model: HybridModel, refe
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells resident memory on Linux only")
 def test_what_is_given_up_goes_back_to_the_system() -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
-
     memory = DeviceMemory(1 << 30)
     region = memory.allocate(64 << 20, "weights")
     region.view()[:] = 1
-    full = resident()
+    full = _resident()
     region.release()
-    assert full - resident() > 60 << 20
+    assert full - _resident() > 60 << 20
 
 
 def test_regions_grow_in_place_and_give_back() -> None:

@@ -61,16 +61,19 @@ def test_a_corrected_machine_predicts_what_was_measured(starter_model: Path) -> 
     assert slow.choose(0).seconds == pytest.approx(3 * fast.choose(0).seconds, rel=0.01)
 
 
-def test_a_busy_processor_makes_a_new_plan(tiny_models: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates as planned, then a processor that is five times slower: one or two plans later all is quiet again."""
+@pytest.mark.parametrize(("lane", "factor"), [("CPU", 5.0), ("GPU", 40.0)])
+def test_a_busy_side_makes_a_new_plan(
+    tiny_models: Write, monkeypatch: pytest.MonkeyPatch, lane: str, factor: float
+) -> None:
+    """Rates as planned, then a side that another program has taken: one to three plans later all is quiet again."""
     monkeypatch.setattr(pace, "REPLAN_SHARE", float("inf"))  # planning takes real time, steps do not
-    path, slowness = tiny_models(TinyModel("llama", layers=4)), [1.0]
+    path, slowness = tiny_models(TinyModel("llama", layers=4)), {"CPU": 1.0, "GPU": 1.0}
     machine = emulated_machine()
     assert machine.gpu is not None
     rates = Rates(machine.cpu.bandwidth, machine.gpu.bandwidth, machine.cpu.op_seconds)
 
     def costs(work: SegmentWork) -> float:
-        return rates.seconds(work) * (1.0 if work.side.on_device else slowness[0])
+        return rates.seconds(work) * slowness["GPU" if work.side.on_device else "CPU"]
 
     model = HybridModel(path, clock=VirtualClock(), costs=costs)
     with GGUFFile.open(path) as gguf:
@@ -91,12 +94,13 @@ def test_a_busy_processor_makes_a_new_plan(tiny_models: Write, monkeypatch: pyte
     state = model.new_state()
     decode(40)
     assert decode(20) == 0
-    before = dict(control.snapshot().pace).get("CPU", 1.0)
-    slowness[0] = 5.0
+    before, placed = dict(control.snapshot().pace).get(lane, 1.0), model.executor.placement.on_device
+    slowness[lane] = factor
     assert 1 <= decode(80) <= 3
     assert decode(40) == 0
     told = control.snapshot()
-    assert dict(told.pace)["CPU"] > 2 * before
+    assert dict(told.pace)[lane] > 2 * before
+    assert lane == "CPU" or model.executor.placement.on_device < placed, "nothing stays on a card that is slower"
     again, now = corrected(machine, dict(told.pace)), control.planner.hardware
     assert again.gpu is not None and now.gpu is not None
     assert again.cpu.bandwidth == pytest.approx(now.cpu.bandwidth), "told in all, over every correction"
