@@ -332,3 +332,21 @@ class Graph:
 def windows_of(layers: Iterable[KVLayer | StateLayer]) -> tuple[int, ...]:
     """By number of the block table that layers share which forget alike: what they see. Table 0 forgets nothing."""
     return (0, *sorted({layer.window for layer in layers if isinstance(layer, KVLayer)} - {0}))
+
+
+def op_weights(op: object) -> list[str]:
+    """Tensors that an operation reads."""
+    names: list[str] = []
+    for attribute in ("table", "weight", "bias", "sinks", "gate", "up", "down"):
+        if attribute in ("gate", "up", "down") and not isinstance(op, Experts):
+            continue
+        name = getattr(op, attribute, "")
+        if name:
+            names.append(name)
+    names += [name for attribute in ("weights", "biases") for name in _names(op, attribute)]
+    return names
+
+
+def _names(op: object, attribute: str) -> list[str]:
+    found = getattr(op, attribute, ())
+    return [name for name in found if name] if isinstance(found, tuple) else []

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
-from engine.models.graph import Experts, Graph, Op, StateLayer
+from engine.models.graph import Experts, Graph, Op, StateLayer, op_weights
 from engine.runtime.devices.memory import Bytes, Region
 from engine.runtime.lowering import CpuProgram
 from engine.runtime.placement import HITS, STREAMED, Placement, buffer_of
 from engine.runtime.prefetch import Piece
-from engine.runtime.residency import Residency, op_weights
+from engine.runtime.residency import Residency
 
 
 class Binder:
@@ -61,7 +61,7 @@ class Binder:
         if isinstance(op, Experts) and op.item.endswith(STREAMED):
             buffer = buffer_of(op.gate)
             assert buffer is not None
-            held = self._residency.tile_memory(op.item.removesuffix(STREAMED), tiles, buffer)
+            held = self._residency.passing.tile_memory(op.item.removesuffix(STREAMED), tiles, buffer)
         elif op.item.endswith(HITS):
             held = self._residency.bank_weights(op.item.removesuffix(HITS))
         else:

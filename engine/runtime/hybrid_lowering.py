@@ -13,9 +13,10 @@ from engine.runtime.binding import Binder
 from engine.runtime.devices.device import Device, WorkspaceNeed
 from engine.runtime.executor import LARGEST_MICRO_BATCH
 from engine.runtime.lowering import CpuProgram, capture, crossing_values
+from engine.runtime.passing import release_tiles
 from engine.runtime.placement import BUFFERS, Placement, split_experts, tile_experts, without_streaming
 from engine.runtime.prefetch import Piece, buffer_sizes, pieces_of, prefetchable
-from engine.runtime.residency import Residency, release_tiles
+from engine.runtime.residency import Residency
 from engine.runtime.schedule import Schedule, Scheduler, Stagings
 from engine.runtime.segments import place
 from engine.runtime.work import Costs, Side, Step, Tables
@@ -55,6 +56,7 @@ class HybridLowering:
         self._device = device
         self._kv = kv
         self._residency = residency
+        self._passing = residency.passing
         self._pool = pool
         self._tables = tables
         self._step = step
@@ -76,11 +78,11 @@ class HybridLowering:
         few, device = without_streaming(graph), self._device
         few_pieces = pieces_of(few, placement.prefetched_for_few)
         pieces = pieces_of(graph, placement.prefetched_for_prompts)
-        tiles = self._residency.allocate_tiles({b: self.tile_sizes[b] for b, n in placement.streamed.items() if n})
-        buffers = self._residency.buffers
+        tiles = self._passing.allocate_tiles({b: self.tile_sizes[b] for b, n in placement.streamed.items() if n})
+        buffers = self._passing.buffers
         stagings: Stagings = {}
         try:
-            buffers = self._residency.allocate_buffers(buffer_sizes([*pieces, *few_pieces]))
+            buffers = self._passing.allocate_buffers(buffer_sizes([*pieces, *few_pieces]))
             crossing = crossing_values(graph)  # memory comes first: without any, a card sleeps
             sides = {
                 False: Side("CPU", self._capture(graph, crossing), self._pool, False, graph),
@@ -98,16 +100,16 @@ class HybridLowering:
             device.prepare(sides[True].program, self._need(graph))
             self._reserve(sides[True].program, graph, stagings)
         except BaseException:
-            if tiles is not self._residency.tiles:
+            if tiles is not self._passing.tiles:
                 release_tiles(tiles)
-            if buffers is not self._residency.buffers:
+            if buffers is not self._passing.buffers:
                 release_tiles([buffers])
             raise
         for key in self._stagings.keys() - stagings.keys():
             self._stagings[key].release()
         self._stagings = stagings
-        self._residency.set_tiles(tiles)
-        self._residency.set_buffers(buffers)
+        self._passing.set_tiles(tiles)
+        self._passing.set_buffers(buffers)
         return Lowered(sides, decode, prefill)
 
     def release(self) -> None:
@@ -116,8 +118,8 @@ class HybridLowering:
             staging.release()
         self._stagings = {}
         self._workspace.resize(0)
-        self._residency.set_tiles([])
-        self._residency.set_buffers([])
+        self._passing.set_tiles([])
+        self._passing.set_buffers([])
 
     # --- what it takes ----------------------------------------------------------------------------------------
 
@@ -129,9 +131,8 @@ class HybridLowering:
     @property
     def workspace_charged(self) -> int:
         """Device memory in use for what lies between operations."""
-        tiles = sum(region.charged for buffer in self._residency.tiles for region in buffer)
-        buffers = sum(region.charged for region in self._residency.buffers)
-        return self._workspace.charged + sum(staging.charged for staging in self._stagings.values()) + tiles + buffers
+        stagings = sum(staging.charged for staging in self._stagings.values())
+        return self._workspace.charged + stagings + self._passing.charged
 
     @property
     def buffer_bytes(self) -> int:

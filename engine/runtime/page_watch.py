@@ -10,8 +10,7 @@ import numpy as np
 
 from engine.memory.page_cache import pages_in_ram
 from engine.memory.weight_store import WeightStore
-from engine.models.graph import Experts, Graph
-from engine.runtime.residency import op_weights
+from engine.models.graph import Experts, Graph, op_weights
 
 _LOOK_BYTES, _LOOK_ITEMS = 256 << 20, 8  # at most, per look: well below a millisecond beside a generation
 _MOSTLY = 0.5  # of an item's or expert's pages

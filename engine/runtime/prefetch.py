@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.models.graph import Attention, DeltaRule, Experts, Graph, Op, RMSNorm
-from engine.runtime.residency import op_weights
+from engine.models.graph import Attention, DeltaRule, Experts, Graph, Op, RMSNorm, op_weights
 
 BUFFERS = 2
 _LARGE_SHARE = 1 / 8  # of an item's bytes, for an operation to begin a piece of its own

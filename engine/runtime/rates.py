@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.models.graph import Experts
+from engine.models.graph import Experts, op_weights
 from engine.runtime.placement import MISSES
-from engine.runtime.residency import op_weights
 from engine.runtime.work import SegmentWork
 
 

@@ -6,24 +6,20 @@ Everything here happens between steps, or on memory that no table points to yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
-from engine.models.graph import Attention, DeltaRule, Experts, Graph
+from engine.models.graph import Attention, DeltaRule, Experts, Graph, op_weights
 from engine.runtime.devices.device import Device
 from engine.runtime.devices.memory import Bytes, DeviceMemory, Region
 from engine.runtime.expert_slots import Heat, SlotTable
-from engine.runtime.placement import BUFFERS
+from engine.runtime.passing import PassingWeights
 from engine.runtime.traffic import Traffic
-
-if TYPE_CHECKING:
-    from engine.runtime.prefetch import Piece
 
 _ALIGNMENT = 64
 
@@ -63,9 +59,8 @@ class Residency:
         self.device = device
         self.items: dict[str, ItemMemory] = {}
         self.banks: dict[str, BankMemory] = {}
-        self.tiles: list[list[Region]] = []  # by buffer: gate, up, down, biases
-        self.buffers: list[Region] = []  # for items that are prefetched
         self.traffic = Traffic()
+        self.passing = PassingWeights(graph, device, weights, self.traffic)
         self._weights = weights
         self._pool = pool
         self._shapes = graph.weights
@@ -246,87 +241,6 @@ class Residency:
     def bank_weights(self, bank: str) -> Mapping[str, Bytes]:
         return {name: region.view() for name, region in self.banks[bank].regions.items()}
 
-    # --- tiles ------------------------------------------------------------------------------------------------
-
-    def allocate_tiles(self, banks: Mapping[str, int]) -> list[list[Region]]:
-        """Buffers for tiles of so many experts of each bank: those that are there, if they fit. DeviceMemoryError."""
-        sizes = [0] * max((len(self._roles(bank)) for bank in banks), default=0)
-        for bank, experts in banks.items():
-            for role, name in enumerate(self._roles(bank)):
-                shape = self._shapes[name]
-                sizes[role] = max(sizes[role], shape.nbytes // shape.count * experts)
-        if self.tiles and [region.size for region in self.tiles[0]] == sizes:
-            return self.tiles
-        new: list[list[Region]] = [[] for _ in range(BUFFERS)] if banks else []
-        try:
-            for buffer in new:
-                for size in sizes:
-                    buffer.append(self.memory.allocate(size, "Tiles of experts"))
-        except BaseException:
-            release_tiles(new)
-            raise
-        return new
-
-    def set_tiles(self, tiles: list[list[Region]]) -> None:
-        """`tiles` take the place of those that were there."""
-        if tiles is not self.tiles:
-            release_tiles(self.tiles)
-            self.tiles = tiles
-
-    def tile_memory(self, bank: str, tiles: Sequence[Sequence[Region]], buffer: int) -> dict[str, Bytes]:
-        """By tensor: the buffer's bytes for it."""
-        return {name: tiles[buffer][role].view() for role, name in enumerate(self._roles(bank))}
-
-    def load_tile(self, bank: str, experts: Sequence[int], buffer: int) -> int:
-        """Copies experts into a buffer, one after another; the bytes copied."""
-        copied = 0
-        for role, name in enumerate(self._roles(bank)):
-            size = self._shapes[name].nbytes // self._shapes[name].count
-            source = self._source(name)
-            for place, expert in enumerate(experts):
-                self.tiles[buffer][role].write(place * size, source[expert * size : (expert + 1) * size])
-            copied += size * len(experts)
-        self.traffic.count(copied)
-        return copied
-
-    # --- what is prefetched -----------------------------------------------------------------------------------
-
-    def allocate_buffers(self, sizes: Sequence[int]) -> list[Region]:
-        """Memory for what is prefetched: that which is there, if it fits. DeviceMemoryError."""
-        if [region.size for region in self.buffers] == [size for size in sizes if size]:
-            return self.buffers
-        new: list[Region] = []
-        try:
-            for size in filter(None, sizes):
-                new.append(self.memory.allocate(size, "Prefetched weights"))
-        except BaseException:
-            release_tiles([new])
-            raise
-        return new
-
-    def set_buffers(self, buffers: list[Region]) -> None:
-        """`buffers` take the place of those that were there."""
-        if buffers is not self.buffers:
-            release_tiles([self.buffers])
-            self.buffers = buffers
-
-    def piece_parts(self, piece: Piece) -> list[tuple[Region, int, Bytes]]:
-        """What a piece's copy takes: where to, in bytes of the buffer, and from where."""
-        buffer = self.buffers[piece.buffer]
-        return [(buffer, offset, self._source(name)) for name, offset in piece.offsets.items()]
-
-    def load_piece(self, piece: Piece) -> int:
-        """Copies an item's piece into its buffer; the bytes copied."""
-        copied = 0
-        for buffer, offset, source in self.piece_parts(piece):
-            buffer.write(offset, source)
-            copied += len(source)
-        self.traffic.count(copied)
-        return copied
-
-    def _roles(self, bank: str) -> tuple[str, ...]:
-        return self._experts[bank].tensors
-
     def _source(self, name: str) -> Bytes:
         return np.frombuffer(self._weights.buffer(name), np.uint8)
 
@@ -335,29 +249,4 @@ class Residency:
             self.drop_item(item)
         for bank in list(self.banks):
             self.banks.pop(bank).release()
-        self.set_tiles([])
-        self.set_buffers([])
-
-
-def release_tiles(buffers: list[list[Region]]) -> None:
-    for buffer in buffers:
-        for region in buffer:
-            region.release()
-
-
-def op_weights(op: object) -> list[str]:
-    """Tensors that an operation reads."""
-    names: list[str] = []
-    for attribute in ("table", "weight", "bias", "sinks", "gate", "up", "down"):
-        if attribute in ("gate", "up", "down") and not isinstance(op, Experts):
-            continue
-        name = getattr(op, attribute, "")
-        if name:
-            names.append(name)
-    names += [name for attribute in ("weights", "biases") for name in _names(op, attribute)]
-    return names
-
-
-def _names(op: object, attribute: str) -> list[str]:
-    found = getattr(op, attribute, ())
-    return [name for name in found if name] if isinstance(found, tuple) else []
+        self.passing.close()

@@ -73,13 +73,13 @@ class StepTables:
         return self._tiles.look_up(bank, tile, self._promoter.used(bank))
 
     def load_tile(self, bank: str, tile: int, buffer: int) -> int:
-        return self._residency.load_tile(bank, self._tiles.experts(bank, tile), buffer)
+        return self._residency.passing.load_tile(bank, self._tiles.experts(bank, tile), buffer)
 
     def load_piece(self, piece: Piece) -> int:
-        return self._residency.load_piece(piece)
+        return self._residency.passing.load_piece(piece)
 
     def piece_parts(self, piece: Piece) -> list[tuple[Region, int, Rows]]:
-        return self._residency.piece_parts(piece)
+        return self._residency.passing.piece_parts(piece)
 
     def slots(self, bank: str) -> Rows:
         return self._heat.slots_of(bank)
