@@ -4,10 +4,14 @@ Items are gone through in the order of the graph, with the clocks of the chain, 
 is prefetched where it is done earlier so than on the CPU, because its copy hides behind what is computed before. In
 decode the CPU is bound by RAM, of which a copy takes its share: there only what hides behind the GPU is free. That is
 little, and no plan counts on it: its predicted speed is without, and so only rises with the budget.
+
+Of a prompt the CPU has so much to do with each item that this takes the link from the items behind it, which could have
+come for nothing: so that many, spread evenly, are tried as well, with which the link is busy as long as all else is.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,10 +29,33 @@ def choose_prefetch(times: StepTimes, choice: Choice, *, decode: bool) -> frozen
     link = times.hardware.link
     if link is None or not choice.uses_gpu:
         return frozenset()
-    alone = _Walk(times, choice, link, decode).run(prefetches=False)
-    walk = _Walk(times, choice, link, decode)
-    seconds = walk.run(prefetches=True)
-    return frozenset(walk.chosen) if seconds < alone else frozenset()
+    least = _Walk(times, choice, link, decode).run(frozenset())
+    tried = [None] if decode else [None, *_evenly_spread(times, choice, link, least)]
+    best = frozenset[int]()
+    for wanted in tried:
+        walk = _Walk(times, choice, link, decode)
+        seconds = walk.run(wanted)
+        if seconds < least:
+            best, least = frozenset(walk.chosen), seconds
+    return best
+
+
+def _evenly_spread(times: StepTimes, choice: Choice, link: Link, alone: float) -> list[frozenset[int]]:
+    """Items at even distances, about as many as come over the link while a chunk of a prompt is computed, which takes
+    `alone` seconds without any: copies last as long as the rest where share · copying = alone - share · gained."""
+    items = [i for i, item in enumerate(times.model.items) if is_prefetchable(item) and not choice.on_gpu[i]]
+    if not items:
+        return []
+    copying = sum(times.model.items[i].bytes / link.to_gpu for i in items)
+    gained = sum(times.prefill.cpu[i] - times.prefill.gpu[i] for i in items)
+    balanced = len(items) * alone / (copying + max(0.0, gained))
+    # Buffers hold one item: of patterns with about as many, the one with equal distances waits least.
+    regular = len(items) // math.ceil(len(items) / balanced)
+    counts = {min(len(items), max(1, count)) for count in (regular, *range(int(balanced) - 1, int(balanced) + 2))}
+    return [
+        frozenset(i for at, i in enumerate(items) if (at + 1) * count // len(items) > at * count // len(items))
+        for count in sorted(counts)
+    ]
 
 
 def pieces(item: PlacementItem) -> tuple[int, ...]:
@@ -54,8 +81,8 @@ class _Walk:
     _buffers: list[float] = field(default_factory=lambda: [0.0] * _BUFFERS)  # when they are free
     _on_cpu: list[tuple[float, float]] = field(default_factory=list)  # when the CPU computes
 
-    def run(self, *, prefetches: bool) -> float:
-        """Seconds of a step."""
+    def run(self, wanted: frozenset[int] | None) -> float:
+        """Seconds of a step with `wanted` prefetched; None: whatever is done earlier so."""
         times = self.times.decode if self.decode else self.times.prefill
         switch, last = self.times.switch_seconds(decode=self.decode), False
         for index, (item, on_gpu) in enumerate(zip(self.times.model.items, self.choice.on_gpu, strict=True)):
@@ -64,11 +91,11 @@ class _Walk:
                 self.now, last = there + times.gpu[index], True
                 continue
             alone = self.now + (switch if last else 0.0) + times.cpu[index]
-            if prefetches and is_prefetchable(item):
+            if is_prefetchable(item) and (wanted is None or index in wanted):
                 home = switch if not self._goes_on(index) else 0.0
                 begin = there, self.link_free, list(self._buffers)
                 done, hindered = self._prefetched(item, there, times.gpu[index])
-                if done + home + hindered < alone:
+                if wanted is not None or done + home + hindered < alone:
                     self._on_cpu.append((done, done + hindered))  # what it lost, it makes up for now
                     self.now, last = done + hindered, True
                     self.chosen.append(index)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from engine.gguf import GGUFFile
+from engine.placement.costs import Workload
+from engine.placement.hardware.profile import Link
+from engine.placement.items import ItemKind
+from engine.placement.prefetch import choose_prefetch
+from engine.placement.shape import ModelShape
+from engine.placement.step_times import Choice, ItemTimes, StepTimes
 from engine.runtime.devices import LinkRates, VirtualClock
+from engine.runtime.devices.open import emulated_machine
 from engine.runtime.devices.streams import Span
 from engine.runtime.expert_slots import Promotion
 from engine.runtime.placement import Placement
@@ -88,17 +97,36 @@ def prompt_with_streams(write: Write) -> Overlap:
     return _prompt("prompt, experts", model)
 
 
-def dense_prompt(write: Write, *, prefetched: bool) -> Overlap:
-    """All feed-forward blocks are in RAM; every other one is prefetched while the CPU computes the one before."""
-    shape = TinyModel("llama", "Q8_0", layers=8, feed_forward=1024)
+class SetTimes(StepTimes):
+    """What the planner would know of a machine whose tasks last as set rates say."""
+
+    def __init__(self, shape: ModelShape, rates: Rates, link: LinkRates) -> None:
+        bus = Link(link.bandwidth, link.bandwidth, link.bandwidth, link.latency, switch_seconds=0.0)
+        super().__init__(shape, replace(emulated_machine(), link=bus), Workload(prompt=len(TOKENS)))
+        self._rates = rates
+
+    @cached_property
+    def prefill(self) -> ItemTimes:
+        rates, sizes = self._rates, [item.bytes for item in self.model.items]
+        here = [size / rates.cpu_bandwidth for size in sizes]
+        return ItemTimes(here, here, [size / rates.device_bandwidth for size in sizes])
+
+
+def dense_prompt(write: Write, *, prefetched: bool, copying: float = 5e-3) -> Overlap:
+    """All feed-forward blocks are in RAM, where each takes 4 ms; those that the planner chooses are prefetched, each in
+    `copying` seconds, while the CPU computes others."""
+    path = write(TinyModel("llama", "Q8_0", layers=16, feed_forward=1024))
     rates = Rates(cpu_bandwidth=FFN_BYTES / 4e-3, device_bandwidth=FFN_BYTES / 0.5e-3)
-    model = HybridModel(
-        write(shape), link=LinkRates(FFN_BYTES / 4e-3, 10e-6), clock=VirtualClock(), costs=rates.seconds
-    )
-    items = frozenset(items_of(model.graph))
-    blocks = frozenset(item for item in items if item.endswith("ffn"))
-    odd = frozenset(f"blk.{layer}.ffn" for layer in range(1, 8, 2)) if prefetched else frozenset[str]()
-    model.place(Placement(items - blocks - {"embedding"}, prefetched_for_prompts=odd))
+    link = LinkRates(FFN_BYTES / copying, 10e-6)
+    model = HybridModel(path, link=link, clock=VirtualClock(), costs=rates.seconds)
+    with GGUFFile.open(path) as gguf:
+        times = SetTimes(ModelShape.from_gguf(gguf), rates, link)
+    items = times.model.items
+    in_ram = [item.kind in (ItemKind.FEED_FORWARD, ItemKind.EMBEDDING) for item in items]
+    choice = Choice(tuple(not there for there in in_ram), ())
+    chosen = choose_prefetch(times, choice, decode=False) if prefetched else frozenset[int]()
+    on_device = frozenset(item.key for item, there in zip(items, in_ram, strict=True) if not there)
+    model.place(Placement(on_device, prefetched_for_prompts=frozenset(items[index].key for index in chosen)))
     return _prompt("prompt, dense" if prefetched else "prompt, dense, nothing prefetched", model)
 
 
