@@ -15,6 +15,7 @@ from engine.runtime.step_times import StepTime
 
 TOLERANCE = 0.15
 FEWEST_STEPS = 5
+_JUDGED = 10  # steps, the latest ones: a change shows in their median after six
 LEAST_SHARE = 0.05  # of a step: a lane that works for less, as to look up a token, tells nothing of its speed
 REPLAN_SHARE = 0.02  # of decode time, at most, goes into planning
 
@@ -32,7 +33,7 @@ class Pace:
 
         `times` are the latest steps; `decoding` are the seconds of all decode steps under this plan.
         """
-        steps = [step for step in times if step.tokens == 1]
+        steps = [step for step in times if step.tokens == 1][-_JUDGED:]
         if len(steps) < FEWEST_STEPS or self.planning_seconds > REPLAN_SHARE * decoding:
             return None
         measured = statistics.median(step.seconds for step in steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,49 +61,73 @@ def test_a_corrected_machine_predicts_what_was_measured(starter_model: Path) -> 
     assert slow.choose(0).seconds == pytest.approx(3 * fast.choose(0).seconds, rel=0.01)
 
 
-@pytest.mark.parametrize(("lane", "factor"), [("CPU", 5.0), ("GPU", 40.0)])
-def test_a_busy_side_makes_a_new_plan(
-    tiny_models: Write, monkeypatch: pytest.MonkeyPatch, lane: str, factor: float
-) -> None:
-    """Rates as planned, then a side that another program has taken: one to three plans later all is quiet again."""
-    monkeypatch.setattr(pace, "REPLAN_SHARE", float("inf"))  # planning takes real time, steps do not
-    path, slowness = tiny_models(TinyModel("llama", layers=4)), {"CPU": 1.0, "GPU": 1.0}
-    machine = emulated_machine()
-    assert machine.gpu is not None
-    rates = Rates(machine.cpu.bandwidth, machine.gpu.bandwidth, machine.cpu.op_seconds)
+class Paced:
+    """A dense model with a part on a device, on a virtual clock: each side takes `slowness` times what is planned."""
 
-    def costs(work: SegmentWork) -> float:
-        return rates.seconds(work) * slowness["GPU" if work.side.on_device else "CPU"]
+    def __init__(self, path: Path) -> None:
+        self.machine = machine = emulated_machine()
+        assert machine.gpu is not None
+        rates = Rates(machine.cpu.bandwidth, machine.gpu.bandwidth, machine.cpu.op_seconds)
+        self.slowness = {"CPU": 1.0, "GPU": 1.0}
 
-    model = HybridModel(path, clock=VirtualClock(), costs=costs)
-    with GGUFFile.open(path) as gguf:
-        planner = Planner(ModelShape.from_gguf(gguf), machine, Workload(context=256, prompt=64, depth=16))
-    control = BudgetControl(model.executor, planner, lambda event: None)
-    control.planner.overhead = model.executor.overhead_bytes
-    control.set_budget(control.planner.overhead + 4_000_000)
-    control.finish()
-    assert model.executor.schedule is not None, "something is on the device"
+        def costs(work: SegmentWork) -> float:
+            return rates.seconds(work) * self.slowness["GPU" if work.side.on_device else "CPU"]
 
-    def decode(count: int) -> int:
-        before = control.replans
+        self.model = HybridModel(path, clock=VirtualClock(), costs=costs)
+        with GGUFFile.open(path) as gguf:
+            planner = Planner(ModelShape.from_gguf(gguf), machine, Workload(context=256, prompt=64, depth=16))
+        self.control = BudgetControl(self.model.executor, planner, lambda event: None)
+        self.control.planner.overhead = self.model.executor.overhead_bytes
+        self.control.set_budget(self.control.planner.overhead + 4_000_000)
+        self.control.finish()
+        assert self.model.executor.schedule is not None, "something is on the device"
+        self.state = self.model.new_state()
+
+    def decode(self, count: int) -> int:
+        """How many plans were made meanwhile."""
+        before = self.control.replans
         for _ in range(count):
-            control.advance()
-            model.extend(state, [7])
-        return control.replans - before
+            self.control.advance()
+            self.model.extend(self.state, [7])
+        return self.control.replans - before
 
-    state = model.new_state()
-    decode(40)
-    assert decode(20) == 0
-    before, placed = dict(control.snapshot().pace).get(lane, 1.0), model.executor.placement.on_device
-    slowness[lane] = factor
-    assert 1 <= decode(80) <= 3
-    assert decode(40) == 0
-    told = control.snapshot()
-    assert dict(told.pace)[lane] > 2 * before
-    assert lane == "CPU" or model.executor.placement.on_device < placed, "nothing stays on a card that is slower"
-    again, now = corrected(machine, dict(told.pace)), control.planner.hardware
+    def pace(self, lane: str) -> float:
+        return dict(self.control.snapshot().pace).get(lane, 1.0)
+
+    def close(self) -> None:
+        self.state.release()
+        self.model.close()
+
+
+@pytest.fixture
+def paced(tiny_models: Write, monkeypatch: pytest.MonkeyPatch) -> Iterator[Paced]:
+    monkeypatch.setattr(pace, "REPLAN_SHARE", float("inf"))  # planning takes real time, steps do not
+    paced = Paced(tiny_models(TinyModel("llama", layers=4)))
+    paced.decode(40)
+    assert paced.decode(20) == 0
+    yield paced
+    paced.close()
+
+
+def test_a_busy_processor_makes_a_new_plan(paced: Paced) -> None:
+    """Rates as planned, then a processor that is five times slower: soon a new plan or two, and all is quiet again."""
+    before = paced.pace("CPU")
+    paced.slowness["CPU"] = 5.0
+    assert paced.decode(8) == 1, "six slow steps are enough"
+    assert paced.decode(72) <= 2
+    assert paced.decode(40) == 0
+    assert paced.pace("CPU") > 2 * before
+    again = corrected(paced.machine, dict(paced.control.snapshot().pace))
+    now = paced.control.planner.hardware
     assert again.gpu is not None and now.gpu is not None
     assert again.cpu.bandwidth == pytest.approx(now.cpu.bandwidth), "told in all, over every correction"
     assert again.gpu.bandwidth == pytest.approx(now.gpu.bandwidth)
-    state.release()
-    model.close()
+
+
+def test_a_card_that_another_program_took_is_left(paced: Paced) -> None:
+    before = paced.pace("GPU")
+    paced.slowness["GPU"] = 40.0
+    assert paced.decode(8) == 1
+    paced.control.finish()
+    assert paced.pace("GPU") > 2 * before
+    assert not paced.model.executor.placement.uses_device and paced.model.device.memory.used == 0
