@@ -79,7 +79,16 @@ class BudgetControl:
         """Begins as soon as what is under way is done. A later budget replaces one that has not begun."""
         if gpu_bytes < 0:
             raise EngineError("A budget cannot be negative.", done="Nothing was changed.")
+        if not self.is_busy and not self.executor.placement.uses_device:
+            self._try_again()
         self._next = gpu_bytes, time.perf_counter()
+
+    def _try_again(self) -> None:
+        """Nobody measures a card that is not used, and who took it may be gone: its rates count until it is seen."""
+        factor = self._pace_factors.pop("GPU", None)
+        if factor is not None:
+            hardware = corrected(self.planner.hardware, {"GPU": 1 / factor})
+            self.planner = self._planner(hardware, self.planner.times.heat, self.planner.pins)
 
     def set_pins(self, pins: frozenset[Pin]) -> None:
         """A new plan for the present budget, with what is pinned as it is pinned; or an error, and the pins before."""
@@ -222,8 +231,13 @@ class BudgetControl:
             measured_decode=self._measured(),
             notes=(*plan.notes, *executor.device.notes),
             pins=self.planner.pins.all,
-            pace=tuple(sorted(self._pace_factors.items())),
+            pace=tuple(sorted(self._told_pace().items())),
         )
+
+    def _told_pace(self) -> dict[str, float]:
+        """Of lanes that are in use: of a card that was left, nobody knows."""
+        is_used = self.executor.placement.uses_device
+        return {lane: factor for lane, factor in self._pace_factors.items() if is_used or lane != "GPU"}
 
     def _banks(self) -> tuple[BankResidency, ...]:
         residency, heat = self.executor.residency, self.executor.heat

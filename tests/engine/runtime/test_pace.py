@@ -124,10 +124,17 @@ def test_a_busy_processor_makes_a_new_plan(paced: Paced) -> None:
     assert again.gpu.bandwidth == pytest.approx(now.gpu.bandwidth)
 
 
-def test_a_card_that_another_program_took_is_left(paced: Paced) -> None:
-    before = paced.pace("GPU")
+def test_a_card_that_another_program_took_is_left_until_its_owner_asks_again(paced: Paced) -> None:
+    control, memory, executor = paced.control, paced.model.device.memory, paced.model.executor
+    known, budget = paced.pace("GPU"), memory.limit
     paced.slowness["GPU"] = 40.0
     assert paced.decode(8) == 1
-    paced.control.finish()
-    assert paced.pace("GPU") > 2 * before
-    assert not paced.model.executor.placement.uses_device and paced.model.device.memory.used == 0
+    assert control.planner.hardware.gpu is not None and paced.machine.gpu is not None
+    assert paced.machine.gpu.bandwidth / control.planner.hardware.gpu.bandwidth > 2 * known
+    control.finish()
+    assert not executor.placement.uses_device and memory.used == 0
+    assert paced.pace("GPU") == 1.0, "nobody knows"
+    paced.slowness["GPU"] = 1.0
+    control.set_budget(budget)
+    control.finish()
+    assert executor.placement.uses_device and memory.used > 0
