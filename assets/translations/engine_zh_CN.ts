@@ -16,6 +16,10 @@
       <translation>，或者它是私有的</translation>
     </message>
     <message>
+      <source>1024GiB is the most that can be asked for.</source>
+      <translation>最多可以要求 1024GiB。</translation>
+    </message>
+    <message>
       <source>A backup in the same folder can be put in its place while Tessera is closed.</source>
       <translation>关闭 Tessera 后，可用同一文件夹中的备份替换它。</translation>
     </message>
@@ -626,6 +630,10 @@
     <message>
       <source>No NVIDIA driver is installed.</source>
       <translation>没有安装 NVIDIA 驱动程序。</translation>
+    </message>
+    <message>
+      <source>No device has as much memory as {}.</source>
+      <translation>没有哪个设备有 {0} 这么多内存。</translation>
     </message>
     <message>
       <source>No display.</source>
