@@ -332,13 +332,8 @@ def write_report() -> None:
 def main() -> int:
     tests: dict[str, Callable[[], None]] = {"sizes": test_sizes, "clean": test_clean, "metadata": test_metadata}
     tests |= {suite.name: lambda suite=suite: test_deb(suite) for suite in SUITES}  # type: ignore[misc]
-    tests |= {
-        "single": test_single,
-        "frames": test_frames,
-        "tiers": test_tiers,
-        "old": test_old,
-        "upgrade": test_upgrade,
-    }
+    tests |= {"single": test_single, "frames": test_frames, "tiers": test_tiers, "old": test_old}
+    tests |= {"crash": test_crash, "upgrade": test_upgrade}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("only", nargs="*", metavar="TEST", help=f"{', '.join(tests)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=", ".join(QUICK))
