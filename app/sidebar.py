@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from app.chat.conversation_list import ConversationList
 from app.chat.conversation_list_model import ConversationListModel
+from app.menu import open_below
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -103,7 +104,7 @@ class Sidebar(QFrame):
         return menu
 
     def _open_menu(self) -> None:
-        self.build_menu().popup(self.menu_button.mapToGlobal(self.menu_button.rect().bottomLeft()))
+        open_below(self.build_menu(), self.menu_button)
 
     def finish_pages(self) -> None:
         self._pages.addStretch(1)

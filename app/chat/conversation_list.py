@@ -26,6 +26,7 @@ from app.chat.conversation_list_model import (
     ConversationListModel,
 )
 from app.line_edit import LineEdit
+from app.menu import open_menu
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -156,7 +157,7 @@ class ConversationList(QListView):
         key = index.data(ID_ROLE)
         if not key:
             return
-        self.build_menu(index).popup(self.viewport().mapToGlobal(point))
+        open_menu(self.build_menu(index), self.viewport().mapToGlobal(point))
 
     def build_menu(self, index: QModelIndex) -> QMenu:
         key = index.data(ID_ROLE)

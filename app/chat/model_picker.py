@@ -8,6 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu, QToolButton, QWidget
 
+from app.menu import open_below
 from app.model_controller import ModelController
 from app.model_files import ModelFile, format_bytes
 from app.theme.theme import Theme
@@ -35,7 +36,7 @@ class ModelPicker(QToolButton):
 
     def open_menu(self) -> None:
         menu = self.build_menu()
-        menu.popup(self.mapToGlobal(self.rect().bottomLeft()))
+        open_below(menu, self)
         self._controller.refresh()
 
     def build_menu(self) -> QMenu:

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.menu import open_menu
 from app.placement.map_cells import Cell, MapCells, Places
 from app.placement.map_colors import Levels
 from app.placement.map_table import PLACE_WORDS, MapTable, MapTableModel
@@ -166,7 +167,7 @@ class MapCard(QFrame):
 
     def _open_menu(self, cell: Cell, at: QPoint) -> None:
         menu = pin_menu(cell, self._pins, lambda to: self.pin_requested.emit(cell.item, cell.expert, to), self)
-        menu.popup(at)
+        open_menu(menu, at)
 
     def show_hint(self, words: str) -> None:
         """What stands below while no cell is under the pointer."""

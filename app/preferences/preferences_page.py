@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.menu import open_below
 from app.model_controller import ModelController
 from app.preferences.link_row import LinkRow
 from app.preferences.setting_row import SettingRow
@@ -246,7 +247,7 @@ class PreferencesPage(QScrollArea):
             self.import_from(Path(name))
 
     def _open_menu(self) -> None:
-        self.build_menu().popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+        open_below(self.build_menu(), self.more)
 
     def _say(self, words: str) -> None:
         self.message.setText(words)

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from app.chat.parameters.parameter_row import ParameterRow
 from app.chat.parameters.presets import BUILT_IN, Presets
 from app.chat.parameters.table import PARAMETERS, changed_only
+from app.menu import open_below
 from app.theme.theme import Theme
 from app.translation import tr
 
@@ -136,7 +137,7 @@ class ParametersPanel(QFrame):
         name = self.preset.currentData()
         delete = menu.addAction(tr("Delete this preset"), lambda: self._delete(name))
         delete.setEnabled(bool(name) and self._presets.is_own(name))
-        menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+        open_below(menu, self.more)
 
     def _ask_name(self) -> None:
         name, accepted = QInputDialog.getText(self, tr("Save as a preset"), tr("Name"))

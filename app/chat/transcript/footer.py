@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButt
 from app.chat.answer_facts import SEPARATOR, progress, summary, tooltip
 from app.chat.generation import Generation
 from app.chat.readable import links
+from app.menu import open_below
 from app.store.records import Message, Status
 from app.theme.theme import Theme
 from app.translation import tr
@@ -166,7 +167,7 @@ class MessageFooter(QWidget):
             button.setIcon(self._theme.icon(icon))
 
     def _open_menu(self) -> None:
-        self.build_menu().popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+        open_below(self.build_menu(), self.more)
 
     def _copy(self) -> None:
         self._act("copy")

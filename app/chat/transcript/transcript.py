@@ -33,6 +33,7 @@ from app.chat.transcript.overlay import Overlay
 from app.chat.transcript.selecting import Selecting
 from app.chat.transcript.selection import Selection
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN, TranscriptStyle
+from app.menu import open_menu
 from app.store.records import Message
 from app.theme.theme import Theme
 from app.translation import tr
@@ -498,7 +499,7 @@ class Transcript(QAbstractScrollArea):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        self.selecting.menu_at(event.globalPos()).popup(event.globalPos())
+        open_menu(self.selecting.menu_at(event.globalPos()), event.globalPos())
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
