@@ -19,33 +19,27 @@ status 1 on any failure. `--quick`: sizes, clean, metadata, tiers, crash and upg
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import bundle_contents
 import debian
 import frames
+import hard_cases
 from bare_root import ROOT, SUITES, USER, BareRoot, Failed, Suite, output
 
 DIST = ROOT / "dist"
 LINUX = ROOT / "installer" / "linux"
-PYTHON = ROOT / "build/package/venv/bin/python"
 DISPLAY = frames.DISPLAY
 QUICK = ("sizes", "clean", "metadata", "tiers", "crash", "upgrade")
-LLAMA_CPP_ALONE = (
-    "import sys; from engine.backends.llama_cpp.model import CompatibilityModel;"
-    "from engine.messages import LoadOptions; CompatibilityModel(sys.argv[1], LoadOptions(), lambda _: None)"
-)
 
 said: list[str] = []  # every line of the report
 
@@ -200,126 +194,6 @@ def test_frames() -> None:
     say(f"  pictures in {(DIST / 'frames').relative_to(ROOT)}")
 
 
-# --- other processors, other versions ---
-
-
-def test_tiers() -> None:
-    """Every tier of ours, and no AVX-512 in llama.cpp, which does not choose: its AVX2 is in a library of its own."""
-    contents = DIST / "tessera/_internal"
-    (kernels,) = (contents / "kernels").glob("_cpu*.so")
-    tiers = set(re.findall(rb"\0(scalar|avx2|avx512|avx512_vnni)(?=\0)", kernels.read_bytes()))
-    if len(tiers) != 4 or not _uses(kernels, "zmm"):
-        raise Failed(f"the kernels' tiers: {tiers}")
-    for library in (contents / "llama_cpp/lib").glob("lib*.so*"):
-        if _uses(library, "zmm") or _uses(library, "ymm") != library.name.startswith("libggml-cpu"):
-            raise Failed(f"{library.name} is not for any processor")
-    say("  our kernels: scalar, avx2, avx512, avx512_vnni; llama.cpp: no AVX-512, AVX2 in libggml-cpu alone")
-
-
-def _uses(library: Path, registers: str) -> bool:
-    code = subprocess.run(["objdump", "-d", library], check=True, capture_output=True, text=True).stdout
-    return f"%{registers}" in code
-
-
-def test_old() -> None:
-    """Westmere has neither AVX nor AVX2. The bundle's program starts itself anew, which would leave the emulation: so
-    the environment that it was made from is asked, the same Python and the same wheels."""
-    python = ["qemu-x86_64", "-cpu", "Westmere", str(PYTHON), "-P"]
-    emulated = [*python, "-m", "app"]
-    found = output([*emulated, "doctor"])
-    if not re.search(r"^-- +CPU kernels +scalar", found, re.MULTILINE):
-        raise Failed(f"on a processor without AVX2: {found}")
-    model = str(next((DIST / "tessera/_internal/models").glob("*.gguf")))
-    answer = output([*emulated, "chat", model, "Hi", "--greedy", "--max-tokens", "2", "--quiet"]).strip()
-    if not answer:
-        raise Failed("no answer from the scalar kernels")
-    refused = output([*python, "-c", LLAMA_CPP_ALONE, model], status=1)  # its child process would leave the emulation
-    if "a processor with AVX2, which this one lacks" not in refused:
-        raise Failed(f"llama.cpp without AVX2: {refused}")
-    with tempfile.TemporaryDirectory(prefix="tessera-old-") as name:
-        variables = {"PATH": "/usr/bin:/bin", "HOME": name, "DISPLAY": DISPLAY, "LANG": "C.UTF-8"}
-        window = subprocess.Popen([*emulated, "--data-dir", name], cwd="/", env=variables, stderr=subprocess.DEVNULL)
-        try:
-            told = Path(name) / "conversations.db"  # made once the window is painted
-            frames.wait_for(told.is_file, "the window on an emulated processor")
-            (DIST / "frames").mkdir(exist_ok=True)
-            path = DIST / "frames/13-without-avx2.png"
-            empty = frames.picture(path)  # emulation is slow: the cards have no words yet
-            frames.wait_for(lambda: frames.picture(path) > 1.5 * empty, "the card about the processor")
-        finally:
-            window.terminate()
-            window.wait()
-    say(f"  emulated processor without AVX2: the scalar kernels answer {answer!r}, llama.cpp says why it does not")
-
-
-def test_crash() -> None:
-    """A model is loaded, and the process gets a segmentation fault: twice by opening it again. It is counted, and the
-    next start by itself loads nothing."""
-    model = next((DIST / "tessera/_internal/models").glob("*.gguf"))
-    with tempfile.TemporaryDirectory(prefix="tessera-crash-") as name:
-        data = Path(name)
-        loading, counts, crash = data / "loading.json", data / "crashes.json", data / "logs/last-native-crash.log"
-        for wanted in (1, 2):
-            with _window(data, str(model)) as window:
-                frames.wait_for(lambda: loading.is_file() and '"loaded": true' in loading.read_text(), "the model")
-                window.send_signal(signal.SIGSEGV)
-                window.wait()
-            crash.unlink(missing_ok=True)
-            with _window(data):
-                frames.wait_for(crash.is_file, "the crash to be noticed")
-                words = f'": {wanted}' + "}"
-                frames.wait_for(lambda words=words: counts.is_file() and words in counts.read_text(), "its count")
-                time.sleep(10)
-                if loading.exists():
-                    raise Failed(f"after crash {wanted} the model was loaded again")
-        if "Segmentation fault" not in crash.read_text():
-            raise Failed(f"the log of the crash: {crash.read_text()[:200]}")
-    say("  after a segmentation fault, and a second one: noticed, logged, counted; the next start loads nothing")
-
-
-@contextlib.contextmanager
-def _window(data: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The bundle's window, offscreen, on a data folder of its own; ended with the block."""
-    variables = {"PATH": "/usr/bin:/bin", "HOME": str(data), "QT_QPA_PLATFORM": "offscreen", "LANG": "C.UTF-8"}
-    command = [str(DIST / "tessera/tessera"), "--data-dir", str(data), *arguments]
-    window = subprocess.Popen(command, cwd="/", env=variables, stderr=subprocess.DEVNULL)
-    try:
-        yield window
-    finally:
-        window.terminate()
-        window.wait()
-
-
-def test_upgrade() -> None:
-    """The previous commit writes a data folder, as a window does, by its own code and script; this one opens it."""
-    with tempfile.TemporaryDirectory(prefix="tessera-upgrade-") as name:
-        data = str(Path(name) / "data")
-        for action, revision in (("write", "HEAD~1"), ("read", "HEAD")):
-            code = Path(name) / action
-            _check_out(revision, code)
-            variables = {"HOME": name, "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(code)}
-            output([str(PYTHON), "-P", str(code / "installer/upgrade_folder.py"), action, data], **variables)
-        say(
-            f"  what {_commit('HEAD~1')} wrote opens in {_commit('HEAD')}: conversation, answer, setting, draft, preset"
-        )
-
-
-def _check_out(revision: str, folder: Path) -> None:
-    """The source of a commit, with the kernels of the packages."""
-    folder.mkdir()
-    archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
-    for library in PYTHON.parent.parent.glob("lib/python*/site-packages/kernels/*.so"):
-        shutil.copy(library, folder / "kernels")
-
-
-def _commit(revision: str) -> str:
-    found = subprocess.run(
-        ["git", "rev-parse", "--short", revision], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    return found.stdout.strip()
-
-
 # --- all of it ---
 
 
@@ -332,8 +206,9 @@ def write_report() -> None:
 def main() -> int:
     tests: dict[str, Callable[[], None]] = {"sizes": test_sizes, "clean": test_clean, "metadata": test_metadata}
     tests |= {suite.name: lambda suite=suite: test_deb(suite) for suite in SUITES}  # type: ignore[misc]
-    tests |= {"single": test_single, "frames": test_frames, "tiers": test_tiers, "old": test_old}
-    tests |= {"crash": test_crash, "upgrade": test_upgrade}
+    tests |= {"single": test_single, "frames": test_frames}
+    cases = (hard_cases.tiers, hard_cases.old, hard_cases.crash, hard_cases.upgrade)
+    tests |= {case.__name__: lambda case=case: say(f"  {case()}") for case in cases}  # type: ignore[misc]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("only", nargs="*", metavar="TEST", help=f"{', '.join(tests)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=", ".join(QUICK))
