@@ -177,24 +177,30 @@ class KVPool:
     def move_layer_home(self, index: int) -> int:
         """Back into RAM; the bytes copied. OutOfMemoryError, with nothing changed, if there is no room."""
         arrays = _map_arrays(self._sizes[index], self._counted(self._kinds[index]).count)
-        copied = 0
-        for array, cells in zip(arrays, self._read_used(index), strict=True):
-            array.reshape(-1)[: len(cells)] = cells
-            copied += len(cells)
+        used = self._used_bytes(index)
+        for array, memory, size in zip(arrays, self._layers[index], used, strict=True):
+            cells = array.reshape(-1)[:size]
+            if isinstance(memory, np.ndarray):
+                cells[:] = memory.reshape(-1)[:size]
+            else:
+                memory.read(0, cells)  # where they stay: they are nowhere else meanwhile
         self._layers[index] = arrays
-        return copied
+        return sum(used)
 
     def _read_used(self, index: int) -> Iterator[Cells]:
         """The bytes of all blocks or slots in use, of each of a layer's arrays."""
-        counted = self._counted(self._kinds[index])
-        for memory, size in zip(self._layers[index], self._sizes[index], strict=True):
-            used = counted.used * size
+        for memory, used in zip(self._layers[index], self._used_bytes(index), strict=True):
             if isinstance(memory, np.ndarray):
                 yield memory.reshape(-1)[:used]
             else:
                 cells = np.empty(used, np.uint8)
                 memory.read(0, cells)
                 yield cells
+
+    def _used_bytes(self, index: int) -> list[int]:
+        """Of all blocks or slots in use, in each of a layer's arrays."""
+        used = self._counted(self._kinds[index]).used
+        return [used * size for size in self._sizes[index]]
 
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
