@@ -13,7 +13,7 @@ from engine.placement.hardware.card_bench import CardBench
 from engine.placement.hardware.profile import GLU, NORM, ROPE
 from engine.placement.hardware.timing import batch_of
 from engine.runtime.devices.cuda.copies import HostBuffer
-from engine.runtime.devices.cuda.hand_over import FLAG_BYTES, HandOver, HostFunctions, MappedFlags
+from engine.runtime.devices.cuda.hand_over import HandOver, HostFunctions, MappedFlags
 from kernels import _cpu
 from kernels.cuda.operands import MATVEC_MOST, Rows, int8_bytes
 from kernels.cuda.program import CudaProgram
@@ -177,37 +177,35 @@ def round_trip_seconds(bench: CardBench) -> float:
     step, pool = _cpu.HostStep(), _cpu.ThreadPool(1)
     segments = [_cpu.HostSegment(step, program, pool, 0, 0) for _ in range(_ROUND_TRIPS)]
     card, host = bench.card, bench.card.streams["host"]
-    with _pinned(bench, FLAG_BYTES * _ROUND_TRIPS) as flags:
-        flags.bytes[:] = 0
-        by_flags = bench.device.hands_over_by_flags
-        over: HandOver = HostFunctions(card)
-        if by_flags:
-            over = MappedFlags(card, bench.device.kernels, flags.address, segments)
-        events = [card.make("cuEventCreate", 2) for _ in range(2 * _ROUND_TRIPS)]  # CU_EVENT_DISABLE_TIMING
-        batch = batch_of(1)
+    over: HandOver = HostFunctions(card)
+    if bench.device.hands_over_by_flags:
+        over = MappedFlags(card, bench.device.kernels, bench.device.pinned, segments)
+    events = [card.make("cuEventCreate", 2) for _ in range(2 * _ROUND_TRIPS)]  # CU_EVENT_DISABLE_TIMING
+    batch = batch_of(1)
 
-        def begin() -> None:
-            step.begin(batch)
-            over.begin()
+    def begin() -> None:
+        step.begin(batch)
+        over.begin()
 
-        def emit() -> None:
-            for number, segment in enumerate(segments):
-                there, back = events[2 * number : 2 * number + 2]
-                card.call("cuEventRecord", there, bench.stream)
-                card.call("cuStreamWaitEvent", host, there, 0)
-                over.put(segment)
-                card.call("cuEventRecord", back, host)
-                card.call("cuStreamWaitEvent", bench.stream, back, 0)
+    def emit() -> None:
+        for number, segment in enumerate(segments):
+            there, back = events[2 * number : 2 * number + 2]
+            card.call("cuEventRecord", there, bench.stream)
+            card.call("cuStreamWaitEvent", host, there, 0)
+            over.put(segment)
+            card.call("cuEventRecord", back, host)
+            card.call("cuStreamWaitEvent", bench.stream, back, 0)
 
-        try:
+    try:
+        with _pinned(bench, 1):  # ValueError where nothing is: there no step is captured
             return bench.seconds(emit, begin) / _ROUND_TRIPS
-        except BaseException:
-            over.cancel()
-            raise
-        finally:
-            over = HostFunctions(card)  # nobody watches flags any more
-            for event in events:
-                card.call("cuEventDestroy_v2", event)
+    except BaseException:
+        over.cancel()
+        raise
+    finally:
+        over.close()
+        for event in events:
+            card.call("cuEventDestroy_v2", event)
 
 
 @contextmanager
