@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 from app.background import Background
 from app.chat.conversations import Conversations
 from app.chat.exchange import Bundle, file_name, from_text, to_json, to_markdown
+from app.export_file import write_export
 from app.problems import Problem, Problems
 from app.store.records import Conversation
 from app.translation import tr
@@ -95,16 +96,7 @@ class ConversationActions(QObject):
         """`text`, or what it returns when called, whole or not at all."""
 
         def work() -> None:
-            draft = path.with_name(path.name + ".part")
-            try:
-                draft.write_text(text() if callable(text) else str(text), encoding="utf-8")
-                draft.replace(path)
-            except OSError as error:
-                raise FileError(
-                    f"{path} could not be written: {error.strerror or error}.",
-                    done="Nothing was exported.",
-                    remedy="Choose another place.",
-                ) from error
+            write_export(path, (text() if callable(text) else str(text)).encode())
 
         self._background.run_in_background(work, None, self._failed)
 

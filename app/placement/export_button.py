@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, Signal
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog, QMenu, QToolButton, QWidget
 
+from app.background import Background
+from app.export_file import write_export
 from app.placement.exports import as_chrome_trace, table_as_csv, timeline_as_csv
 from app.placement.map_card import MapCard
 from app.placement.timeline_card import TimelineCard
@@ -14,13 +19,24 @@ from app.translation import tr
 
 
 class ExportButton(QToolButton):
-    """`page` is what a picture of the page shows; `name` gives files their name."""
+    """`page` is what a picture of the page shows; `name` gives files their name. `failed` says why one was not
+    written, and what would try again."""
+
+    written = Signal()
+    failed = Signal(object, object)  # Exception, Callable
 
     def __init__(
-        self, page: QWidget, table: MapCard, timeline: TimelineCard, name: Callable[[], str], parent: QWidget
+        self,
+        page: QWidget,
+        table: MapCard,
+        timeline: TimelineCard,
+        name: Callable[[], str],
+        background: Background,
+        parent: QWidget,
     ) -> None:
         super().__init__(parent)
         self._page, self._table, self._timeline, self._name = page, table, timeline, name
+        self._background = background
         self.setObjectName("quiet")
         self.setText(tr("Export"))
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -42,23 +58,37 @@ class ExportButton(QToolButton):
             self.export_to(Path(chosen), what)
 
     def export_to(self, path: Path, what: str) -> None:
-        """`what`: "page" (.png), "table" (.csv), or "timeline" (.png, .csv or .json), which is unfolded for it."""
-        if what == "page":
-            self._page.grab().save(str(path))
-        elif what == "table":
-            path.write_text(table_as_csv(self._table.table_rows()), encoding="utf-8")
-        elif self._timeline.timeline is None:
+        """`what`: "page" (.png), "table" (.csv), or "timeline" (.png, .csv or .json), which is unfolded for it. Written
+        in the background, whole or not at all."""
+        if what == "timeline" and self._timeline.timeline is None:
             self._timeline.then(lambda: self.export_to(path, what))
-        else:
-            self._export_timeline(path)
+            return
+        make = self._contents(path, what)
+        self._background.run_in_background(
+            lambda: write_export(path, make()),
+            lambda _: self.written.emit(),
+            lambda error: self.failed.emit(error, lambda: self._ask(what, path.suffix.removeprefix("."))),
+        )
 
-    def _export_timeline(self, path: Path) -> None:
+    def _contents(self, path: Path, what: str) -> Callable[[], bytes]:
+        """Takes what is shown now; to be made into a file's bytes on any thread."""
+        if what == "page":
+            return partial(as_png, self._page.grab().toImage())
+        if what == "table":
+            return table_as_csv(self._table.table_rows()).encode
         timeline, seen = self._timeline.timeline, self._timeline.is_seen
         assert timeline is not None
         if path.suffix == ".png":
             self._timeline.unfold.setChecked(True)
-            self._timeline.grab().save(str(path))
-        elif path.suffix == ".csv":
-            path.write_text(timeline_as_csv(timeline, seen=seen), encoding="utf-8")
-        else:
-            path.write_text(as_chrome_trace(timeline, seen=seen), encoding="utf-8")
+            return partial(as_png, self._timeline.grab().toImage())
+        if path.suffix == ".csv":
+            return lambda: timeline_as_csv(timeline, seen=seen).encode()
+        return lambda: as_chrome_trace(timeline, seen=seen).encode()
+
+
+def as_png(picture: QImage) -> bytes:
+    data, buffer = QByteArray(), QBuffer()
+    buffer.setBuffer(data)
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    picture.save(buffer, "PNG")  # type: ignore[call-overload]
+    return bytes(data.data())

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.export_file import write_export
 from app.menu import open_below
 from app.model_controller import ModelController
 from app.preferences.link_row import LinkRow
@@ -28,6 +29,7 @@ from app.settings.table import GROUPS, SETTINGS
 from app.settings.values import Settings
 from app.theme.theme import Theme
 from app.translation import error_text, sentences, tr
+from engine.errors import FileError
 
 PAGE_WIDTH = 720
 
@@ -210,7 +212,11 @@ class PreferencesPage(QScrollArea):
 
     def export_to(self, path: Path) -> None:
         values = {name: self._settings[name] for name in self.rows}
-        path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        try:
+            write_export(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
+        except FileError as error:
+            self._say(error_text(error))
+            return
         self._say(tr("The settings were written to {path}.", path=path))
 
     def import_from(self, path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.errors import EngineError
 from engine.runtime.devices.streams import Span
+from engine.whole_file import check_writable, write_whole
 
 # The format: "Trace Event Format", Google, 2016. "X" is a complete event, "M" names a row.
 _PROCESS = 1
@@ -43,16 +44,15 @@ def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
 def check_trace(path: str) -> None:
     """EngineError unless a trace can be written there: better known before the measurement than after it."""
     try:
-        with Path(path).open("ab"):
-            pass
+        check_writable(Path(path))
     except OSError as error:
         raise _unwritten(Path(path), error) from error
 
 
 def write_trace(spans: Sequence[Span], path: Path) -> None:
-    """EngineError where it cannot be written any more."""
+    """Whole, or EngineError and nothing at all where it cannot be written any more."""
     try:
-        path.write_text(json.dumps(chrome_trace(spans)), "utf-8")
+        write_whole(path, json.dumps(chrome_trace(spans)).encode())
     except OSError as error:
         raise _unwritten(path, error) from error
 

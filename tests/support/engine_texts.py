@@ -18,6 +18,7 @@ _FREE_OF_QT = (
     "chat/conversation_actions.py",
     "chat/exchange.py",
     "chat/parameters/json_schema.py",
+    "export_file.py",
     "library/hub_services.py",
     "store/schema.py",
     "store/store_thread.py",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
+import pytest
 from PySide6.QtGui import QImage
 
 GiB = 1 << 30
@@ -28,27 +30,48 @@ def test_the_timeline_is_the_simulated_step_of_the_shown_budget(memory, qtbot):
 
 def test_everything_can_be_taken_along_as_files(memory, qtbot, tmp_path):
     page = memory.page
-    page.export.export_to(tmp_path / "page.png", "page")
+
+    def export(name: str, what: str) -> None:
+        with qtbot.waitSignal(page.export.written):
+            page.export.export_to(tmp_path / name, what)
+
+    export("page.png", "page")
     picture = QImage(str(tmp_path / "page.png"))
     assert picture.width() >= 600 and picture.height() > page.map.height()
-    page.export.export_to(tmp_path / "table.csv", "table")
+    export("table.csv", "table")
     rows = list(csv.DictReader((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 48 * 128 + 48 * 9 + 3
     slots = memory.answer.preview.plan.slots
     assert sum(row["Place"] == "GPU" and "expert" in row["Name"] for row in rows) == sum(slots)
-    page.export.export_to(tmp_path / "trace.json", "timeline")
-    qtbot.waitUntil((tmp_path / "trace.json").exists)
+    export("trace.json", "timeline")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     names = {event["args"]["name"] for event in events if event["ph"] == "M"}
     assert names == {"CPU", "GPU", "link"}
     assert all(event["dur"] >= 0 for event in events if event["ph"] == "X") and len(events) > 100
-    page.export.export_to(tmp_path / "timeline.csv", "timeline")
+    export("timeline.csv", "timeline")
     tasks = list(csv.DictReader((tmp_path / "timeline.csv").read_text(encoding="utf-8").splitlines()))
     assert {task["lane"] for task in tasks} == names and {task["source"] for task in tasks} == {"simulated"}
     assert len(tasks) == sum(event["ph"] == "X" for event in events)
-    page.export.export_to(tmp_path / "timeline.png", "timeline")
+    export("timeline.png", "timeline")
     timeline = QImage(str(tmp_path / "timeline.png"))
     assert timeline.height() == page.timeline.height() >= page.timeline.view.height()
+
+
+@pytest.mark.parametrize("what", [("page.png", "page"), ("table.csv", "table"), ("trace.json", "timeline")])
+def test_what_cannot_be_written_says_so_and_leaves_nothing(memory, qtbot, tmp_path, what, monkeypatch):
+    name, part = what
+    (tmp_path / name).write_text("before")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    page = memory.page
+    with qtbot.waitSignal(page.export.failed):
+        page.export.export_to(tmp_path / name, part)
+    assert [path.name for path in tmp_path.glob(f"{name}*")] == [name]
+    assert (tmp_path / name).read_text() == "before"
+    assert page.notice.isVisible() and "No space left on device" in page.notice.cause.text()
+    monkeypatch.undo()
+    with qtbot.waitSignal(page.export.written):
+        page.export.export_to(tmp_path / name, part)
+    assert not page.notice.isVisible() and (tmp_path / name).stat().st_size > 100
 
 
 def test_the_small_slider_and_the_large_one_are_one(memory, qtbot):
