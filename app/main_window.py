@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from app.environment import DataFolder
     from app.help.help_page import HelpPage
 
-SIDEBAR_MINIMUM = 190
 BEHIND_SETTINGS = ("doctor", "logs", "gpu", "updates")  # pages that are reached from the settings
 NARROW = 680  # pixels; below, the sidebar makes room for the conversation
 
@@ -97,7 +96,6 @@ class MainWindow(QMainWindow):
         self.splitter.addWidget(self.stack)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setCollapsible(1, False)
-        self.sidebar.setMinimumWidth(SIDEBAR_MINIMUM)
         self.status = StatusLine(telemetry, models, self)
         self.status.clicked.connect(lambda: self.show_page("memory"))
         whole = QWidget(self)

@@ -54,6 +54,10 @@ class LivePlacement(QObject):
         """Bytes on the device that are neither weights nor caches."""
         return 0 if self.residency is None else max(0, self.residency.used_bytes - placed_bytes(self.residency))
 
+    @property
+    def is_emulated(self) -> bool:
+        return self.residency is not None and self.residency.device.startswith("emulated")
+
     def set_budget(self, budget: int) -> None:
         """Bytes. Applied between two tokens; a wish during a migration waits for its end."""
         if self._has_device:

@@ -53,11 +53,12 @@ def with_card(own: HardwareProfile, *, measured: bool) -> Machine:
     return Machine(with_device(own, DeviceChoice("cuda")), simulated=False, measured=measured)
 
 
-def emulated(shape: ModelShape, work: Workload, overhead: int) -> Machine:
-    """The machine of the emulated device, with a card on which the whole model finds room."""
+def emulated(shape: ModelShape, work: Workload, overhead: int, budget: int) -> Machine:
+    """The machine of the emulated device, which has no size of its own: with a card on which the whole model finds
+    room, and `budget`, the largest in force so far, is safe."""
     profile = emulated_machine()
     assert profile.gpu is not None
     whole = shape.weight_bytes + shape.state_bytes(work.context, work.value_bytes) + overhead
-    card = -(-(whole * 9 // 8 + headroom_bytes(profile)) // (64 * MiB)) * 64 * MiB
+    card = -(-(max(whole * 9 // 8, budget) + headroom_bytes(profile)) // (64 * MiB)) * 64 * MiB
     gpu = replace(profile.gpu, memory_bytes=card)
     return Machine(replace(profile, gpu=gpu), simulated=False, measured=False, emulated=True)

@@ -19,7 +19,7 @@ from app.model_controller import ModelController
 from app.placement.live_placement import LivePlacement
 from app.placement.own_machine import OwnMachine
 from app.settings.values import Settings
-from app.translation import error_text
+from app.translation import error_text, tr
 from engine.errors import EngineError
 from engine.messages import PlacementRolledBack, RamBudgetTold
 from engine.placement.pins import Pins
@@ -50,6 +50,7 @@ class Wish:
     device: str = ""  # that the model runs on beside the processor
     overhead: int | None = None
     pins: Pins = field(default_factory=Pins)
+    given: int = 0  # the largest budget in force so far on an emulated device, whose card has no size of its own
     rates: int = 0  # how often this machine has been measured
     pace: tuple[tuple[str, float], ...] = ()  # by which the engine corrected its rates (ResidencySnapshot)
 
@@ -57,7 +58,7 @@ class Wish:
     def ground(self) -> tuple[object, ...]:
         """All but the budget: another ground needs another forecast."""
         where = self.path, self.machine, self.device
-        return *where, self.context, self.ram, self.taken, self.overhead, self.rates, self.pace
+        return *where, self.context, self.ram, self.taken, self.overhead, self.given, self.rates, self.pace
 
     @property
     def is_live(self) -> bool:
@@ -211,6 +212,8 @@ class PlacementController(QObject):
             return
         if wish.overhead is None and self.live.overhead:
             self._ask(overhead=self.live.overhead, budget=residency.budget_bytes, pins=Pins(residency.pins))
+        if wish.device.startswith("emulated") and residency.budget_bytes > wish.given:
+            self._ask(given=residency.budget_bytes)
         if self._wish is not None and self._wish.pace != residency.pace:
             self._ask(pace=residency.pace)
 
@@ -237,6 +240,8 @@ class PlacementController(QObject):
             return
         self._planning = True
         wish = self._wish
+        if self.answer is None:
+            self.model_missing.emit(planning())
         self.background.run_in_background(lambda: self._answer(wish), self._answered, self._failed)
 
     def _answer(self, wish: Wish) -> Answer:
@@ -276,7 +281,7 @@ class PlacementController(QObject):
 
         assert self._own is not None
         if wish.is_live and wish.device.startswith("emulated"):
-            return emulated(shape, work, wish.overhead or 0)
+            return emulated(shape, work, wish.overhead or 0, wish.given)
         own, measured = self._own[1]
         if wish.is_live:
             return with_card(own, measured=measured)
@@ -306,6 +311,11 @@ class PlacementController(QObject):
         self._wish = self.answer = None
         words = error_text(error)
         self.model_missing.emit(f"{name}: {words}" if name else words)
+
+
+def planning() -> str:
+    """What the page says instead of a plan that is not there yet."""
+    return tr("Planning…")
 
 
 def _read_shape(path: str) -> ModelShape:

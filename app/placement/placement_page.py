@@ -39,7 +39,7 @@ from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
 from app.placement.page_words import plan_hint, subtitle
-from app.placement.placement_controller import THIS_MACHINE, PlacementController
+from app.placement.placement_controller import THIS_MACHINE, PlacementController, planning
 from app.placement.spill_watch import PROBLEM as SPILL
 from app.placement.timeline_card import TimelineCard
 from app.problem_stack import ProblemStack
@@ -101,13 +101,16 @@ class PlacementPage(QScrollArea):
         self.map = MapCard(theme, self)
         self.timeline = TimelineCard(theme, controller.background, self)
         self.body = QWidget(self)
-        self.export = ExportButton(self.body, self.map, self.timeline, self._name, self)
+        self.export = ExportButton(self.body, self.map, self.timeline, self._name, controller.background, self)
         self.traces = TracesCard(theme, telemetry, self)
         self._cards = (self.budget, self._bars(), self.map, self.timeline, self.traces)
         self._lay_out()
         self._connect()
         controller.start()
-        self._show_outlook() if controller.answer is not None else self._show_missing("")
+        if controller.answer is not None:
+            self._show_outlook()
+        else:  # the first plan of a large model takes a moment
+            self._show_missing(planning() if controller.wish is not None else "")
 
     def _bars(self) -> QFrame:
         card = QFrame(self)
@@ -169,6 +172,8 @@ class PlacementPage(QScrollArea):
         self.strip.ram_chosen.connect(self.budget.choose_ram)
         self.map.pin_requested.connect(controller.set_pin)
         self.budget.reload_requested.connect(controller.load_with_context)
+        self.export.failed.connect(self.notice.show_error)
+        self.export.written.connect(self.notice.hide)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         narrow = self.viewport().width() < NARROW
@@ -315,7 +320,9 @@ class PlacementPage(QScrollArea):
             self._show_places()
         plan, hardware, snapshot = answer.preview.plan, answer.outlook.hardware, self._telemetry.snapshot
         gpu = snapshot.gpu if snapshot is not None else None
-        if gpu is not None and gpu.used is not None:
+        if self._live.is_emulated:  # its memory is nobody else's, whatever card is here too
+            self._controller.set_taken(0)
+        elif gpu is not None and gpu.used is not None:
             ours = gpu.ours
             if ours is None:  # WDDM does not tell; we know what we hold
                 ours = residency.used_bytes if residency is not None else 0

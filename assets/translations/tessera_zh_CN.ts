@@ -1416,6 +1416,10 @@
       <translation>依据最近回答（约 {tokens} 个词元）中专家的使用情况规划。</translation>
     </message>
     <message>
+      <source>Planning…</source>
+      <translation>正在规划…</translation>
+    </message>
+    <message>
       <source>Please report it together with the log.</source>
       <translation>请连同日志一起报告。</translation>
     </message>

@@ -76,6 +76,8 @@ def _open(stage: Any, name: str, shape: str, gpu: str, ram: int = 64 * GiB) -> Q
     context.placement.read_machine = lambda: (machine("Ryzen 7 7700X", None, ram), True)
     context.settings.set("shown_machine", gpu)
     context.window.show_page("memory")
+    while context.placement.answer is None:  # planning takes longer on a busy machine
+        stage.settle(0.1)
     stage.settle(1.2)
     return context.window
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from engine.messages import (
 )
 from engine.runtime.devices.open import emulated_machine
 from engine.runtime.pace import corrected
+from engine.telemetry.snapshot import GPUReading, TelemetrySnapshot
 from tests.support.residency import residency_of
 from tests.support.scripted_engine import model_info
 from tests.support.shapes import published_shape
@@ -175,3 +177,32 @@ def test_another_card_is_a_simulation_and_moves_nothing(played, qtbot):
     qtbot.wait(100)
     assert not played.sent(SetBudget)
     assert page.map.view._ghost is None
+
+
+def test_an_emulated_card_is_as_large_as_its_budget_wants_and_nobody_elses(played, qtbot):
+    """Whatever budget is in force can be chosen on the page, and the memory of a real card is not taken from it."""
+    placement = played.app.context.placement
+    played.app.context.telemetry.close()
+    reading = GPUReading("RTX 4070", 12 * GiB, 7 * GiB, 0, 0.5, 0.0, 0.0)
+    snapshot = TelemetrySnapshot(1.0, 64 * GiB, 20 * GiB, 2 * GiB, 8 * GiB, 0.5, 0.4, 0.0, (reading,))
+    played.app.context.telemetry.take(snapshot)
+    assert placement.wish.taken == 0
+    card = placement.answer.outlook.marks.card
+    played.emit(PlacementChanged(told(40 * GiB), 0.1))
+    qtbot.waitUntil(lambda: placement.answer.outlook.marks.largest_safe >= 40 * GiB > card)
+    played.emit(PlacementChanged(told(6 * GiB), 0.1))
+    assert placement.answer.outlook.marks.largest_safe >= 40 * GiB  # the card does not shrink under its slider
+
+
+def test_while_a_first_plan_is_made_the_page_says_so(start, qtbot):
+    app = start()
+    gate = threading.Event()
+    placement = app.context.placement
+    placement.read_shape = lambda _path: gate.wait(30) and published_shape(SHAPE)
+    app.window.show_page("memory")
+    page = app.window.page("memory")
+    qtbot.waitUntil(lambda: page.notice.isVisible())
+    assert page.notice.cause.text() == "Planning…" and not page.empty.isVisible()
+    gate.set()
+    qtbot.waitUntil(lambda: page.budget.isVisible())
+    assert not page.notice.isVisible()
