@@ -1,14 +1,16 @@
-"""Which model files lie in a folder. Only names and sizes are looked at: no file is opened."""
+"""Which models lie in a folder: by their files' names, and by what their headers say they are."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.assets import BUNDLED_MODELS
 from app.translation import tr
-from engine.hub.names import proper_name
+from engine.hub.names import RepoFile, fold, proper_name
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _QUANTIZATION = re.compile(
@@ -46,20 +48,47 @@ def available_models(folder: Path) -> list[ModelFile]:
 
 
 def find_models(folder: Path) -> list[ModelFile]:
-    """All models below `folder`, by name. A folder that is missing or unreadable holds none."""
-    sizes: dict[Path, int] = {}
+    """All models below `folder`, by name; what belongs to a model and is none is left out (projectors, adapters), and so
+    is what cannot be whole. A folder that is missing or unreadable holds none."""
+    folders: dict[Path, list[RepoFile]] = {}
     for path in folder.rglob("*.gguf") if folder.is_dir() else ():
-        try:
-            size = path.stat().st_size
-        except OSError:
-            continue
         if any(part.startswith(".") for part in path.relative_to(folder).parts):
             continue
-        split = _SPLIT.search(path.name)
-        first = path.with_name(_SPLIT.sub(f"-00001-of-{split.group(2)}.gguf", path.name)) if split else path
-        sizes[first] = sizes.get(first, 0) + size
-    models = [ModelFile(path, size) for path, size in sizes.items() if path.exists()]
+        with contextlib.suppress(OSError):
+            folders.setdefault(path.parent, []).append(RepoFile(path.name, path.stat().st_size))
+    models = [
+        ModelFile(parent / one.files[0].path, one.size)
+        for parent, files in folders.items()
+        for one in fold(files).models
+        if not one.problem and not one.missing and _can_answer(parent / one.files[0].path)
+    ]
     return sorted(models, key=lambda model: (model.name.lower(), model.size))
+
+
+def _can_answer(path: Path) -> bool:
+    """False for a file whose header says that it is no model by itself, whatever its name."""
+    with contextlib.suppress(OSError):
+        state = path.stat()
+        return _is_model(path, state.st_size, state.st_mtime_ns)
+    return True
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_model(path: Path, _size: int, _modified: int) -> bool:
+    """A header takes milliseconds, and the folder is looked through often. What cannot be read is left to loading, which
+    says what is wrong with it."""
+    from engine.errors import EngineError
+    from engine.gguf.shard import Shard
+    from engine.hub.facts import model_facts
+
+    try:
+        shard = Shard(path)
+    except EngineError:
+        return True
+    try:
+        return model_facts(shard.header.metadata, shard.header.tensors).kind in ("model", "part")
+    finally:
+        shard.close()
 
 
 def format_bytes(count: float) -> str:

@@ -15,6 +15,7 @@ MODULES = frozenset(
         "engine.text.template_worker",
         "engine.text.grammar_worker",
         "engine.backends.llama_cpp",
+        "engine.hub.transfer_child",
     }
 )
 

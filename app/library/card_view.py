@@ -16,7 +16,7 @@ from app.library.pill import Pill
 from app.library.quant_row import QuantRow
 from app.library.results_model import short_count
 from app.theme.theme import Theme
-from app.translation import tr
+from app.translation import sentences, tr
 
 if TYPE_CHECKING:
     from engine.hub.repository import RepositoryCard
@@ -123,7 +123,7 @@ class CardView(QScrollArea):
         elif controller.card is None and controller.repository:
             self.notice.show_words(tr("Asking the hub…"))
         elif controller.card is None:
-            self.notice.show_words(tr("Its files, and which of them run on this machine, will stand here."))
+            self.notice.show_words(tr("Its files are shown here, and which of them run on this machine."))
         else:
             self.notice.hide()
 
@@ -138,7 +138,7 @@ class CardView(QScrollArea):
             words.append(tr("{count} tokens of context", count=f"{summary.context_length:,}"))
         if summary.downloads:
             words.append(tr("{count} downloads", count=short_count(summary.downloads)))
-        return "  ·  ".join(words)
+        return "\u00a0\u00a0·  ".join(words)  # where the line breaks, the dot stays at its end
 
     def _show_pills(self) -> None:
         while item := self._pills.takeAt(0):
@@ -172,17 +172,26 @@ class CardView(QScrollArea):
                 line.setFixedHeight(1)
                 self._table_layout.addWidget(line)
             row = QuantRow(self._theme, model, self.table)
-            row.chosen.connect(lambda model=model: self.controller.read_header(model, whole=True))
+            row.chosen.connect(lambda row=row: self._choose(row))
             row.download_pressed.connect(lambda model=model: self.controller.download(model))
             self._table_layout.addWidget(row)
             self.rows.append(row)
 
+    def _choose(self, row: QuantRow) -> None:
+        """Say why it would run or not, and read its own header for a better answer."""
+        for one in self.rows:
+            one.reason.setVisible(one is row)
+        self.controller.read_header(row.model, whole=True)
+
     def _companion_words(self) -> str:
         card = self.controller.card
         kinds = {one.kind for one in card.listing.companions} if card is not None else set()
+        words = []
         if "mmproj" in kinds:
-            return tr("The projector for images (mmproj) in this repository is no model and is not listed.")
-        return ""
+            words.append(tr("The projector for images (mmproj) in this repository is no model and is not listed."))
+        if self.rows:
+            words.append(tr("Files are counted in GB (10⁹ bytes), memory in GiB (2³⁰ bytes, 7 % more)."))
+        return sentences(*words)
 
     def show_fits(self) -> None:
         measuring = self.controller.is_measuring

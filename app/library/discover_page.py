@@ -96,6 +96,7 @@ class DiscoverPage(QWidget):
                 self.notice.show_words(tr("Nothing on the hub is called like that."))
             else:
                 self.notice.hide()
+        self.heading.setVisible(bool(self.heading.text()))
         self.model.show(rows)
 
     def _count_words(self, count: int) -> str:

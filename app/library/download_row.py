@@ -96,21 +96,31 @@ class DownloadRow(QFrame):
         if status == self._status:
             return
         before, self._status = self._status, status
-        self.name.setText(status.name)
-        self.name.setToolTip(f"{status.repository}\n{status.folder}")
-        state = status.state.name
-        self.pill.show_text(tr(status.state.value), _MOODS.get(state, "quiet"))
-        self.bar.setValue(STEPS * status.done // max(1, status.size))
-        self.bar.setAccessibleName(tr("{percent} % of {name}", percent=100 * status.done // max(1, status.size),
-                                      name=status.name))  # fmt: skip
+        self._show_bar(status)
         self.words.setText(status_words(status))
         self.words.setToolTip(
             "\n".join(f"{one.name}: {format_bytes(one.done)} / {format_bytes(one.size)}" for one in status.files)
         )
+        if before is None or (before.state, before.note) != (status.state, status.note):
+            self._show_state(status)
+
+    def _show_state(self, status: DownloadStatus) -> None:
+        """What does not change five times a second: to set it anew would lay out the whole page each time."""
+        self.name.setText(status.name)
+        self.name.setToolTip(f"{status.repository}\n{status.folder}")
+        self.pill.show_text(tr(status.state.value), _MOODS.get(status.state.name, "quiet"))
         self.note.setText(engine_text(status.note))
         self.note.setVisible(bool(status.note))
-        if before is None or before.state is not status.state:
-            self._show_buttons(state)
+        self._show_buttons(status.state.name)
+
+    def _show_bar(self, status: DownloadStatus) -> None:
+        value, percent = (scale * status.done // max(1, status.size) for scale in (STEPS, 100))
+        if value == self.bar.value():
+            return
+        self.bar.setUpdatesEnabled(False)  # it would paint at once, row after row, instead of with the next frame
+        self.bar.setValue(value)
+        self.bar.setAccessibleName(tr("{percent} % of {name}", percent=percent, name=status.name))
+        self.bar.setUpdatesEnabled(True)
 
     def _show_buttons(self, state: str) -> None:
         stopped = state in ("PAUSED", "FAILED")

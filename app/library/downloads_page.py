@@ -68,8 +68,11 @@ class DownloadsPage(QScrollArea):
 
         statuses = self._library.downloads.statuses
         self._arrange([status.id for status in statuses])
-        for status in statuses:
-            self.rows[status.id].show_status(status)
+        for position, status in enumerate(statuses):
+            row = self.rows[status.id]
+            row.show_status(status)
+            row.up.setEnabled(position > 0)
+            row.down.setEnabled(position < len(statuses) - 1)
         states = {status.state for status in statuses}
         self.pause_all.setEnabled(bool(states & {State.RUNNING, State.QUEUED}))
         self.resume_all.setEnabled(bool(states & {State.PAUSED, State.FAILED}))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.library.pill import Mood
 from app.library.results_model import short_count
 from app.model_files import format_bytes
+from app.placement.words import gib
 from app.translation import tr
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def family_words(entry: LibraryEntry) -> str:
 def fact_rows(entry: LibraryEntry) -> list[tuple[str, str]]:
     """What the drawer lists, as (name, value)."""
     facts = entry.facts
-    rows = [(tr("Size"), format_bytes(entry.size)), (tr("Quantisation"), entry.quantization or tr("not named"))]
+    size = tr("{file} ({memory} of memory)", file=format_bytes(entry.size), memory=gib(entry.size))
+    rows = [(tr("Size"), size), (tr("Quantisation"), entry.quantization or tr("not named"))]
     if facts is not None:
         engine = tr("Tessera's own engine") if facts.native else tr("compatibility engine (llama.cpp)")
         rows += [
@@ -61,7 +63,7 @@ def fact_rows(entry: LibraryEntry) -> list[tuple[str, str]]:
             (tr("Parameters"), short_count(facts.parameters)),
             (tr("Layers"), str(facts.layers)),
             (tr("Context"), tr("{count} tokens", count=f"{facts.context_length:,}")),
-            (tr("Cache"), tr("{size} per 1,000 tokens", size=format_bytes(1000 * facts.kv_bytes_per_token))),
+            (tr("Cache"), tr("{size} per 1,000 tokens", size=gib(1000 * facts.kv_bytes_per_token))),
         ]
         if facts.expert_bytes:
             share = round(100 * facts.expert_bytes / max(1, facts.tensor_bytes))

@@ -15,7 +15,7 @@ from app.assets import BUNDLED_MODELS, FOLDER
 from engine.errors import EngineError
 from engine.hub.catalogue import CatalogueModel, read_catalogue
 from engine.hub.connection import Connection, HubSettings, settings_from_environment
-from engine.hub.downloads import Downloads
+from engine.hub.downloads import Downloads, Fetch
 from engine.hub.errors import NotFoundError
 from engine.hub.facts import ModelFacts, model_facts
 from engine.hub.fit import Fit, Machine, estimate_fit, this_machine
@@ -28,6 +28,7 @@ from engine.hub.places import INSTALLATION, Place, known_places
 from engine.hub.remote_header import remote_header
 from engine.hub.repository import RepositoryCard, open_repository
 from engine.hub.token import TokenStore
+from engine.hub.transfers import Transfers
 from engine.placement.fit import fit as planned_fit
 from engine.placement.hardware import store
 from engine.placement.hardware.profile import HardwareProfile
@@ -56,7 +57,9 @@ class HubServices:
         tokens: TokenStore | None = None,
         places: tuple[Place, ...] | None = None,
         cache: Path | None = None,
+        fetch: Fetch | None = None,
     ) -> None:
+        """`fetch`: what fetches a single file; by default a process of its own."""
         self.models = models
         self.settings = settings
         self.tokens = tokens or TokenStore(data / "hub-tokens.json")
@@ -72,8 +75,13 @@ class HubServices:
         self._cache = (cache or cache_folder()) / "headers"
         self._connection: Connection | None = None
         self._lock = threading.Lock()
+        self._transfers = Transfers()
         self.downloads = Downloads(
-            self.connect, data / "downloads.json", parallel=parallel, bytes_per_second=bytes_per_second
+            self.connect,
+            data / "downloads.json",
+            parallel=parallel,
+            bytes_per_second=bytes_per_second,
+            fetch=fetch or self._transfers.fetch,
         )
 
     def connect(self) -> Connection:
@@ -147,6 +155,7 @@ class HubServices:
 
     def close(self) -> None:
         self.downloads.close()
+        self._transfers.close()
 
 
 def source_of(card: RepositoryCard, file: RepoFile) -> Source:

@@ -129,7 +129,6 @@ class ModelsPage(QWidget):
         is_empty = not entries and self._library.services is not None
         self.empty.setVisible(is_empty)
         self.table.setVisible(not is_empty)
-        self.drawer.setVisible(not is_empty)
 
     def _show_in_drawer(self, entry) -> None:
         self.drawer.show_entry(entry, is_loading=entry is not None and self._is_loading(entry))

@@ -1,4 +1,4 @@
-"""One model of a repository: name, size, whether it would run here, and the button that fetches it."""
+"""One model of a repository: name, size, whether it would run here and why, and the button that fetches it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _MOODS: dict[str, Mood] = {"gpu": "good", "split": "good", "ram": "good", "short
 
 
 class QuantRow(QFrame):
+    """Its title is a button, so that keyboard and screen reader can choose the row as a press anywhere on it does."""
+
     chosen = Signal()
     download_pressed = Signal()
 
@@ -30,8 +32,10 @@ class QuantRow(QFrame):
         self.setObjectName("quantRow")
         self.model = model
         self._theme = theme
-        title = QLabel(model.quantization or tr("GGUF"), self)
-        title.setObjectName("settingTitle")
+        self.title = QPushButton(model.quantization or tr("GGUF"), self)
+        self.title.setObjectName("rowTitle")
+        self.title.setToolTip(tr("Read this file's own header"))
+        self.title.clicked.connect(self.chosen)
         size = format_bytes(model.size)
         if model.shards > 1:
             size = tr("{size} in {count} files", size=size, count=model.shards)
@@ -40,6 +44,11 @@ class QuantRow(QFrame):
         self.name.setTextFormat(Qt.TextFormat.PlainText)
         self.name.setToolTip("\n".join(file.path for file in model.files))
         self.pill = Pill("", "quiet", self)
+        self.reason = QLabel(self)
+        self.reason.setObjectName("settingHelp")
+        self.reason.setTextFormat(Qt.TextFormat.PlainText)
+        self.reason.setWordWrap(True)
+        self.reason.hide()
         self.button = QPushButton(tr("Download"), self)
         self.button.setObjectName("secondary")
         self.button.setIconSize(QSize(16, 16))
@@ -48,11 +57,12 @@ class QuantRow(QFrame):
         texts.setSpacing(1)
         head = QHBoxLayout()
         head.setSpacing(10)
-        head.addWidget(title)
+        head.addWidget(self.title)
         head.addWidget(self.pill)
         head.addStretch(1)
         texts.addLayout(head)
         texts.addWidget(self.name)
+        texts.addWidget(self.reason)
         row = QHBoxLayout(self)
         row.setContentsMargins(14, 9, 10, 9)
         row.setSpacing(14)
@@ -78,6 +88,11 @@ class QuantRow(QFrame):
             if not fit.from_header:
                 reason = sentences(reason, tr("Estimated from the size; press the row to read the file's own header."))
             self.pill.show_text(engine_text(fit.label), _MOODS[fit.kind.value], reason)
+        self.reason.setText(self.pill.toolTip())
+        words = f"{self.title.text()}, {self.name.text()}, {self.pill.text()}"
+        self.title.setAccessibleName(words)
+        self.title.setAccessibleDescription(self.pill.toolTip())
+        self.button.setAccessibleDescription(words)
         self.button.setObjectName("primary" if recommended and self.button.isEnabled() else "secondary")
         self.button.style().unpolish(self.button)
         self.button.style().polish(self.button)

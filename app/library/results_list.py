@@ -60,7 +60,8 @@ class _Delegate(QStyledItemDelegate):
         self._line(painter, title, self._title, colors.text, row.title)
         subtitle = QRect(inner.left(), inner.top() + 22, inner.width(), LINE)
         if row.wanted_file:  # why it is recommended takes two lines
-            subtitle.setHeight(2 * LINE)
+            laid_out = self._laid_out(self._small, row.subtitle, inner.width(), 2)
+            subtitle.setHeight(2 * LINE if laid_out.size().height() > LINE else LINE)
             self._line(painter, subtitle, self._small, colors.muted, row.subtitle, lines=2)
         else:
             self._line(painter, subtitle, self._small, colors.muted, row.subtitle)

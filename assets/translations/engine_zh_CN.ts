@@ -20,6 +20,10 @@
       <translation>最多可以要求 1024GiB。</translation>
     </message>
     <message>
+      <source>128 experts, and each token needs only 8 of them: quick for its size, in RAM too.</source>
+      <translation>128 个专家，每个词元只用其中 8 个：就其规模而言很快，在内存中也是如此。</translation>
+    </message>
+    <message>
       <source>A backup in the same folder can be put in its place while Tessera is closed.</source>
       <translation>关闭 Tessera 后，可用同一文件夹中的备份替换它。</translation>
     </message>
@@ -54,6 +58,10 @@
     <message>
       <source>A mirror has to speak the hub's own protocol; choose another one under Settings, Network.</source>
       <translation>镜像必须使用与模型库相同的协议；请在“设置 → 网络”中另选一个。</translation>
+    </message>
+    <message>
+      <source>A projector, no model of its own: it belongs beside its model, and there is none in its folder.</source>
+      <translation>这是投影器，本身不是模型：它应放在其模型旁边，而所在文件夹中没有模型。</translation>
     </message>
     <message>
       <source>A web page came instead of the file; probably a proxy or a network that wants you to sign in.</source>
@@ -288,6 +296,10 @@
       <translation>请选择“auto”，或以下之一：{0}。</translation>
     </message>
     <message>
+      <source>Clearly stronger than 8B in mathematics and code; a 12 GB graphics card would hold it whole.</source>
+      <translation>在数学和代码上明显强于 8B；12 GB 显卡可完整容纳它。</translation>
+    </message>
+    <message>
       <source>Close other programs before loading a model.</source>
       <translation>加载模型前请关闭其他程序。</translation>
     </message>
@@ -408,14 +420,6 @@
       <translation>第 {0} 层的专家被固定到 GPU，而其路由被固定到内存。</translation>
     </message>
     <message>
-      <source>Fits an 8 GB graphics card whole, and is good at code and reasoning.</source>
-      <translation>可完整放入 8 GB 显卡，擅长代码与推理。</translation>
-    </message>
-    <message>
-      <source>For a 12 GB graphics card: clearly stronger than 8B in mathematics and code.</source>
-      <translation>适合 12 GB 显卡：在数学和代码上明显强于 8B。</translation>
-    </message>
-    <message>
       <source>Free some space or choose another models folder, then resume.</source>
       <translation>请腾出一些空间或选择其他模型文件夹，然后继续。</translation>
     </message>
@@ -442,6 +446,10 @@
     <message>
       <source>GPU support could not be unpacked to {}: {}.</source>
       <translation>GPU 支持无法解压到 {0}：{1}。</translation>
+    </message>
+    <message>
+      <source>Good at code and reasoning; an 8 GB graphics card would hold it whole.</source>
+      <translation>擅长代码与推理；8 GB 显卡可完整容纳它。</translation>
     </message>
     <message>
       <source>Hub cache</source>
@@ -784,8 +792,8 @@
       <translation>正在读取词表</translation>
     </message>
     <message>
-      <source>Reads only 3.6B of its parameters per token: fast even with half of it in RAM.</source>
-      <translation>混合专家模型，每个词元只读取 3.6B 参数：即使一半在内存中也很快。</translation>
+      <source>Reads only 3.6B of its 21B parameters per token: quick for its size, in RAM too.</source>
+      <translation>每个词元只读取 21B 参数中的 3.6B：就其规模而言很快，在内存中也是如此。</translation>
     </message>
     <message>
       <source>Resume the download.</source>
@@ -1132,8 +1140,8 @@
       <translation>键 {0} 的值为 {1}，张量显示为 {2}；以张量为准。</translation>
     </message>
     <message>
-      <source>The largest here: 64 GB of RAM beside a graphics card; reads 5.1B parameters per token.</source>
-      <translation>这里最大的模型：除显卡外还需 64 GB 内存，每个词元读取 5.1B 参数。</translation>
+      <source>The largest here, for a computer with 64 GB of RAM and more; reads 5.1B parameters per token.</source>
+      <translation>这里最大的模型，适合内存 64 GB 以上的计算机；每个词元读取 5.1B 参数。</translation>
     </message>
     <message>
       <source>The last {} of {} layers only predict further tokens; they are not used.</source>
@@ -1142,10 +1150,6 @@
     <message>
       <source>The load was cancelled.</source>
       <translation>加载已取消。</translation>
-    </message>
-    <message>
-      <source>The model Tessera was made for: 128 experts, 8 at a time, split between GPU and RAM.</source>
-      <translation>Tessera 为之而生的模型：128 个专家，每次 8 个，由 GPU 与内存共同承载。</translation>
     </message>
     <message>
       <source>The model is split into {} files, and {} of them are missing: {}{}.</source>
@@ -1206,6 +1210,10 @@
     <message>
       <source>The probe</source>
       <translation>硬件测量</translation>
+    </message>
+    <message>
+      <source>The process that downloads has ended.</source>
+      <translation>下载进程已结束。</translation>
     </message>
     <message>
       <source>The process that follows the grammar has ended.</source>

@@ -616,6 +616,10 @@
       <translation>文件名、地址和访问令牌会被去掉</translation>
     </message>
     <message>
+      <source>Files are counted in GB (10⁹ bytes), memory in GiB (2³⁰ bytes, 7 % more).</source>
+      <translation>文件以 GB（10⁹ 字节）计，内存以 GiB（2³⁰ 字节，多 7%）计。</translation>
+    </message>
+    <message>
       <source>Find one under Discover, or drop a .gguf file here.</source>
       <translation>请在“发现”中查找，或将 .gguf 文件拖到这里。</translation>
     </message>
@@ -840,8 +844,8 @@
       <translation>已写入 {path}。你的对话已保存。</translation>
     </message>
     <message>
-      <source>Its files, and which of them run on this machine, will stand here.</source>
-      <translation>这里会显示它的文件，以及哪些能在本机运行。</translation>
+      <source>Its files are shown here, and which of them run on this machine.</source>
+      <translation>这里会显示它的文件，以及其中哪些能在本机运行。</translation>
     </message>
     <message>
       <source>Its text is kept.</source>
@@ -1530,6 +1534,10 @@
     <message>
       <source>Read the description</source>
       <translation>阅读说明</translation>
+    </message>
+    <message>
+      <source>Read this file's own header</source>
+      <translation>读取该文件自身的文件头</translation>
     </message>
     <message>
       <source>Reading the prompt: {done} of {all} tokens</source>
@@ -2834,6 +2842,10 @@
     <message>
       <source>{endpoint} answers.</source>
       <translation>{endpoint} 有响应。</translation>
+    </message>
+    <message>
+      <source>{file} ({memory} of memory)</source>
+      <translation>{file}（内存 {memory}）</translation>
     </message>
     <message>
       <source>{gpu} with {cpu}</source>

@@ -80,7 +80,7 @@ class Connection:
     def __init__(self, settings: HubSettings, token: str | None = None) -> None:
         self.settings = settings
         self.origin = httpx2.URL(settings.endpoint)
-        self._token = token
+        self.token = token
         self.api = huggingface_hub.HfApi(
             endpoint=settings.endpoint, token=token or False, library_name="tessera", library_version="1"
         )
@@ -96,8 +96,8 @@ class Connection:
     def headers(self, url: httpx2.URL) -> dict[str, str]:
         """Headers for `url`: the token goes to the endpoint alone."""
         headers = {"User-Agent": "tessera/1", "Accept-Encoding": "identity"}
-        if self._token and same_origin(url, self.origin):
-            headers["Authorization"] = f"Bearer {self._token}"
+        if self.token and same_origin(url, self.origin):
+            headers["Authorization"] = f"Bearer {self.token}"
         return headers
 
     def _make_client(self) -> httpx2.Client:

@@ -7,10 +7,7 @@ the owner asks for one.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import sys
 import threading
 import time
 import uuid
@@ -27,8 +24,11 @@ from engine.hub.journal import Source, discard, kept_bytes
 from engine.hub.partfile import MARGIN
 from engine.hub.queue_file import QueueFile, Wanted, is_complete
 from engine.hub.speed import SpeedLimit, SpeedMeter
+from engine.hub.transfers import ProcessDownload
 
 BUSY_SECONDS = 2.0
+Transfer = FileDownload | ProcessDownload
+Fetch = Callable[[Connection, Source, Path, SpeedLimit, float], Transfer]
 
 
 class _Download:
@@ -44,7 +44,7 @@ class _Download:
             for source, target in wanted.items()
         ]
         self.current = -1
-        self.transfer: FileDownload | None = None
+        self.transfer: Transfer | None = None
         self.thread: threading.Thread | None = None
         self.stop = threading.Event()
         self.meter = SpeedMeter()
@@ -67,7 +67,8 @@ class Downloads:
     """All downloads of this program. Every method may be called from any thread and returns at once.
 
     `connect` makes the connection when a download starts, so that changed settings and tokens count from then on.
-    `patience` scales the pauses between attempts.
+    `patience` scales the pauses between attempts. `fetch` makes what fetches one file: FileDownload in this process, or
+    Transfers.fetch in another.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class Downloads:
         parallel: int = 2,
         bytes_per_second: float = 0.0,
         patience: float = 1.0,
+        fetch: Fetch = FileDownload,
     ) -> None:
-        self._connect, self._patience = connect, patience
+        self._connect, self._patience, self._make = connect, patience, fetch
         self._lock = threading.RLock()
         self._limit = SpeedLimit(bytes_per_second)
         self._parallel = max(1, parallel)
@@ -248,15 +250,13 @@ class Downloads:
     def _run(self, download: _Download, stop: threading.Event, before: threading.Thread | None) -> None:
         """A download's thread. `before` is the one that was paused, which may still be letting go of the file."""
         state, note, failure = State.DONE, "", None
-        _step_back()
         try:
             if before is not None:
                 before.join()
             self._check_space(download)
             connection = self._connect()
             for index, (source, target) in enumerate(download.wanted.items()):
-                self._fetch(download, stop, index, FileDownload(
-                    connection, source, target, self._limit, self._patience))  # fmt: skip
+                self._fetch(download, stop, index, self._make(connection, source, target, self._limit, self._patience))
         except StoppedError:
             return
         except EngineError as error:
@@ -273,7 +273,7 @@ class Downloads:
             self._save()
             self._start_next()
 
-    def _fetch(self, download: _Download, stop: threading.Event, index: int, transfer: FileDownload) -> None:
+    def _fetch(self, download: _Download, stop: threading.Event, index: int, transfer: Transfer) -> None:
         with self._lock:
             if stop.is_set():
                 raise StoppedError
@@ -305,13 +305,6 @@ class Downloads:
         free = shutil.disk_usage(folder).free
         if missing and missing + others + MARGIN > free:
             raise DiskFullError(str(folder), missing + others + MARGIN - free)
-
-
-def _step_back() -> None:
-    """This thread copies and hashes when nobody else wants the processor: window and answers come first."""
-    if sys.platform.startswith("linux"):  # elsewhere the priority is the whole process's
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _clean(download: _Download) -> None:

@@ -84,7 +84,7 @@ class DiskFullError(FileError):
     def __init__(self, folder: str, shortfall: int) -> None:
         self.shortfall = shortfall
         super().__init__(
-            f"{folder} needs {size_text(shortfall)} more free space.",
+            f"{folder} needs {disk_text(shortfall)} more free space.",
             done="Nothing was deleted; what is already here stays.",
             remedy="Free some space or choose another models folder, then resume.",
         )
@@ -109,8 +109,17 @@ class StoppedError(Exception):
     """The owner paused or cancelled; not an error to be shown."""
 
 
+def disk_text(size: float) -> str:
+    """Room on a disk, in the decimal units of files: 3.2 GB."""
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
 def size_text(size: float) -> str:
-    """A size as people read it: 3.2 GiB."""
+    """An amount of memory, in its binary units: 3.2 GiB."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}"

@@ -1,13 +1,17 @@
-"""The `.part` of one download: appended to, hashed as it grows, synced now and then, and renamed when it is right."""
+"""The `.part` of one download: appended to, hashed as it grows, synced now and then, and renamed when it is right.
+
+Hashing and writing back to the disk are done on threads of their own, while the next block is fetched: a fast network
+is not kept waiting for either.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import filelock
@@ -24,6 +28,7 @@ from engine.hub.journal import (
     save_journal,
 )
 from engine.hub.records import write_record
+from engine.hub.stream_hash import StreamHash
 
 CHUNK = 1 << 20
 SYNC_BYTES = 1 << 30
@@ -44,7 +49,7 @@ class PartFile:
         self.target, self.source = target, source
         self.path = part_path(target)
         self.size = 0
-        self._digest = hashlib.sha256()
+        self._digest = StreamHash()
         self._lock = filelock.FileLock(lock_path(target), timeout=0, thread_local=False)
         try:
             lock_path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +68,10 @@ class PartFile:
         except OSError as error:
             self._lock.release()
             raise _file_error(target, error) from error
-        self._synced, self._synced_at, self._handed_over = kept, time.monotonic(), kept
+        self._synced, self._synced_at = kept, time.monotonic()  # as the journal says
+        self._handed_over = self._safe = kept  # bytes whose writing was begun, and ended
+        self._disk = ThreadPoolExecutor(1, "sync")
+        self._written_back: Future[None] | None = None
         self.kept = kept
 
     def hash_kept(self) -> bool:
@@ -86,39 +94,53 @@ class PartFile:
                 self._digest.update(view[:written])
                 self.size += written
                 view = view[written:]
+            if self.size - self._handed_over >= HAND_OVER_BYTES:
+                self._hand_over()
+            grown = self.size - self._synced
+            if grown >= SYNC_BYTES or (grown and time.monotonic() - self._synced_at >= SYNC_SECONDS):
+                self.sync()
         except OSError as error:
             if error.errno in _FULL:
-                self.sync()
+                with contextlib.suppress(OSError):
+                    self.sync()
                 raise self.shortfall() from error
             raise _file_error(self.target, error) from error
-        if self.size - self._handed_over >= HAND_OVER_BYTES:
-            self._hand_over()
-        grown = self.size - self._synced
-        if grown >= SYNC_BYTES or (grown and time.monotonic() - self._synced_at >= SYNC_SECONDS):
-            self.sync()
 
     def _hand_over(self) -> None:
-        """Let the system begin to write what it has buffered, so that the last sync has little left to wait for."""
-        begin, self._handed_over = self._handed_over, self.size
-        if hasattr(os, "posix_fadvise"):
-            with contextlib.suppress(OSError):
-                os.posix_fadvise(self._file.fileno(), begin, self.size - begin, os.POSIX_FADV_DONTNEED)
+        """Have what the system has buffered written, so that the last sync has little left to wait for."""
+        if self._written_back is None or self._written_back.done():
+            self._begin_to_write()
 
-    def restart(self) -> None:
-        """Forget everything: what came was not the file."""
-        self._file.truncate(0)
-        self._file.seek(0)
-        self._digest = hashlib.sha256()
-        self.size = self._synced = self._handed_over = self.kept = 0
-        save_journal(self.target, self.source, 0)
+    def _begin_to_write(self) -> None:
+        self._wait_for_disk()
+        self._handed_over = self.size
+        self._written_back = self._disk.submit(os.fsync, self._file.fileno())
+
+    def _wait_for_disk(self) -> None:
+        """Raises OSError, and then keeps only what is safe: the system tells once, and not again, that it could not
+        write what it had accepted; what it serves from its memory until then is not on the disk."""
+        written, self._written_back = self._written_back, None
+        if written is None:
+            return
+        try:
+            written.result()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._safe)
+            raise
+        self._safe = self._handed_over
+
+    def _write_all_back(self) -> None:
+        self._begin_to_write()
+        self._wait_for_disk()
 
     def sync(self) -> None:
-        """Make what is there survive a power cut, and note how much that is."""
+        """Make what is there survive a power cut, and note how much that is. Raises as `_wait_for_disk` does."""
+        self._write_all_back()
+        self._synced_at = time.monotonic()
         with contextlib.suppress(OSError):  # on a full disk the journal keeps its older, smaller number
-            os.fsync(self._file.fileno())
             save_journal(self.target, self.source, self.size)
             self._synced = self.size
-        self._synced_at = time.monotonic()
 
     def shortfall(self) -> DiskFullError:
         free = shutil.disk_usage(self.target.parent).free
@@ -134,11 +156,13 @@ class PartFile:
         """Compare the checksum and give the file its name. A wrong one is thrown away: VerificationError."""
         found = self._digest.hexdigest()
         if self.source.sha256 and found != self.source.sha256:
+            with contextlib.suppress(OSError):
+                self._wait_for_disk()
             self._file.close()
             discard(self.target)
             raise VerificationError(self.target.name, self.source.sha256, found)
         try:
-            os.fsync(self._file.fileno())
+            self._write_all_back()
             self._file.close()
             _rename(self.path, self.target)
         except OSError as error:
@@ -158,9 +182,12 @@ class PartFile:
 
     def close(self) -> None:
         """Let go of the file; what is there stays for the next time."""
+        self._digest.close()
         if not self._file.closed:
-            self.sync()
+            with contextlib.suppress(OSError):
+                self.sync()
             self._file.close()
+        self._disk.shutdown()
         with contextlib.suppress(OSError):
             lock_path(self.target).unlink()  # still locked: whoever comes now makes a new one
         self._lock.release()

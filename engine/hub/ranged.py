@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import time
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from engine.hub.errors import ChangedError, HubError, NotFoundError, ProtocolErr
 from engine.hub.journal import Source
 
 MAX_REDIRECTS = 8
+SLOW_READ = 0.005  # seconds; who waits that long for bytes has time to write them one by one
 SEGMENT = 8 << 30  # one request asks for no more: content networks refuse ranges of more than about 50 GB
 _CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+|\*)$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
@@ -72,15 +74,7 @@ class RangeRead:
             yield from blocks
             return
         seconds = response.request.extensions.get("timeout", {}).get("read")
-        while left > 0:
-            try:
-                block = stream.read(READ_BYTES, timeout=seconds)
-            except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
-                raise httpx2.ReadError(str(error)) from error
-            if not block:
-                raise httpx2.ReadError("the connection was closed early")
-            left -= len(block)
-            yield block
+        yield from _joined(stream, left, seconds)
 
     def abort(self) -> None:
         stream = self._response.extensions.get("network_stream")
@@ -89,6 +83,31 @@ class RangeRead:
             with contextlib.suppress(OSError):
                 # Not SSLSocket.shutdown, which drops the TLS state that the reading thread is using.
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def _joined(stream: httpcore2.NetworkStream, left: int, seconds: float | None) -> Iterator[bytes]:
+    """What `stream` delivers, as blocks of up to READ_BYTES; a slow network's bytes are passed on as they come.
+
+    A TLS connection gives 16 KiB at a time, and to write and hash each for itself takes longer than to read it.
+    """
+    pieces: list[bytes] = []
+    count = 0
+    while left > 0:
+        begin = time.monotonic()
+        try:
+            piece = stream.read(min(left, READ_BYTES - count), timeout=seconds)
+            if not piece:
+                raise httpcore2.ReadError("the connection was closed early")
+        except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
+            if pieces:
+                yield b"".join(pieces)
+            raise httpx2.ReadError(str(error)) from error
+        pieces.append(piece)
+        count += len(piece)
+        left -= len(piece)
+        if count >= READ_BYTES or not left or time.monotonic() - begin > SLOW_READ:
+            yield b"".join(pieces)
+            pieces, count = [], 0
 
 
 def file_url(connection: Connection, source: Source) -> httpx2.URL:

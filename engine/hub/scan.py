@@ -15,6 +15,7 @@ from engine.hub.places import IMPORTED, Place
 from engine.hub.records import FOLDER
 
 MAX_DEPTH = 10
+ALONE = "A projector, no model of its own: it belongs beside its model, and there is none in its folder."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,12 @@ def _add(place: Place, folder: Path, paths: list[Path], findings: Findings, seen
     for model in listing.models:
         files = tuple(fresh[file.path] for file in model.files)
         findings.models.append(Found(model, files, place, _cache_digest(files[0])))
-    findings.projectors += [(one, fresh[one.file.path]) for one in listing.companions if one.kind == "mmproj"]
+    projectors = [(one, fresh[one.file.path]) for one in listing.companions if one.kind == "mmproj"]
+    findings.projectors += projectors
+    if projectors and not fold(RepoFile(path.name, 0) for path in paths).models:
+        for one, path in projectors:
+            alone = LogicalModel(path.name.removesuffix(".gguf"), "", (one.file,), problem=ALONE)
+            findings.models.append(Found(alone, (path,), place))
 
 
 def _folders(root: Path, stop: threading.Event | None) -> Iterator[tuple[Path, list[Path]]]:

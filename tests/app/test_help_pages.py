@@ -163,6 +163,7 @@ def test_the_machine_in_plain_words():
 def test_the_first_page_leads_to_the_chat_the_library_and_a_file(app, qtbot, tmp_path):
     app.window.show_page("welcome")
     page = app.window.page("welcome")
+    assert "Looking at this computer…" in words_of(page)  # no empty cards meanwhile
     qtbot.waitUntil(lambda: page.facts.count() == 3, timeout=30_000)
     found = recommend(CATALOGUE, Memories(16 * GB, 45e9))
     page.show_look(FirstLook((memory_fact(16 * GB),), tuple(found), measured=False))
@@ -187,7 +188,7 @@ def test_the_pages_fit_into_a_narrow_window(app, qtbot):
         app.window.show_page(name)
         page = app.window.page(name)
         if name == "welcome":
-            qtbot.waitUntil(lambda page=page: bool(page.models.count()), timeout=30_000)
+            qtbot.waitUntil(lambda page=page: page.facts.count() == 3, timeout=30_000)
         assert page.widget().minimumSizeHint().width() <= 428, name
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.model_files import ModelFile, find_models, format_bytes
+from tests.support.gguf_writer import GGUFBuilder
+from tests.support.small_gguf import small_gguf
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,23 @@ def test_split_models_are_one_and_hidden_folders_are_none(tmp_path):
         ("b-00001-of-00003.gguf", 6),
     ]
     assert find_models(tmp_path / "nowhere") == []
+
+
+def test_what_is_no_model_is_not_offered(tmp_path):
+    """Projectors as prefix and suffix, calibration, draft heads, pieces; and what only the header tells apart."""
+    for name in (
+        "mmproj-F16.gguf",
+        "Model-VL-mmproj-F16.gguf",
+        "imatrix.gguf",
+        "mtp-Model.gguf",
+        "big-00001-of-00002.gguf",
+        "Model-VL-Q4_0.gguf",
+    ):
+        (tmp_path / name).write_bytes(b"x")
+    GGUFBuilder("clip").add("general.name", "Safetensors").write(tmp_path / "vision.gguf")
+    small_gguf().add("general.type", "adapter").write(tmp_path / "style.gguf")
+    small_gguf().write(tmp_path / "Real-Q8_0.gguf")
+    assert [model.path.name for model in find_models(tmp_path)] == ["Model-VL-Q4_0.gguf", "Real-Q8_0.gguf"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from keyring.backends.fail import Keyring as NoKeyring
 
 from app.library.hub_services import HubServices, make_settings
 from app.library.library_page import LibraryPage
+from engine.hub.file_download import FileDownload
 from engine.hub.fit import Machine
 from engine.hub.places import Place
 from engine.hub.token import TokenStore
@@ -65,6 +66,7 @@ def open_library(start: Callable[..., Any], hub: FakeHub, qtbot, data_folder, tm
                 tokens=TokenStore(tmp_path / "tokens.json"),
                 places=(Place(tmp_path / "lmstudio", "LM Studio"),),
                 cache=tmp_path / "cache",
+                fetch=FileDownload,  # on a busy machine a process takes seconds to start
             )
             services.machine = Machine(32 << 30, 12 << 30)
             return services

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
 
 from app.library.hub_dialog import HubDialog
 from engine.hub.fit import Fit, FitKind
@@ -132,6 +133,27 @@ def test_pressing_a_row_reads_its_own_header_once(library, qtbot):
     qtbot.mouseClick(fork, Qt.MouseButton.LeftButton)
     qtbot.wait(50)
     assert len(library.hub.requests) == asked
+
+
+def test_a_row_is_chosen_by_keyboard_and_says_why(library, qtbot):
+    publish(library)
+    page = open_card(library, qtbot)
+    fork = row(page, "IQ1_BN")
+    before = next(one for one in page.view.rows if one is not fork)
+    fork.title.setFocus(Qt.FocusReason.TabFocusReason)
+    assert fork.title.focusPolicy() & Qt.FocusPolicy.TabFocus
+    spoken = QAccessible.queryAccessibleInterface(fork.title)
+    assert spoken.role() == QAccessible.Role.Button
+    assert spoken.text(QAccessible.Text.Name).startswith("IQ1_BN, ")
+    assert "Estimated from the size" in spoken.text(QAccessible.Text.Description)
+    qtbot.keyClick(fork.title, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: fork.pill.text() == "Unsupported: tensor type IQ1_BN")
+    assert "Unsupported: tensor type IQ1_BN" in spoken.text(QAccessible.Text.Name)
+    assert "neither our engine nor llama.cpp" in fork.reason.text()
+    assert fork.reason.isVisibleTo(page.view)
+    qtbot.keyClick(before.title, Qt.Key.Key_Space)
+    assert before.reason.isVisibleTo(page.view)
+    assert not fork.reason.isVisibleTo(page.view)
 
 
 def test_speed_is_predicted_only_after_this_machine_was_measured(library, qtbot, monkeypatch):

@@ -57,6 +57,8 @@ def test_reorder_and_cancel_with_a_question(library, qtbot, monkeypatch):
     page = library.tab("downloads")
     first, second, third = start_downloads(library, "alpha", "beta", "gamma")
     qtbot.waitUntil(lambda: status(library, first).done > 0)
+    ends = [(page.rows[id].up.isEnabled(), page.rows[id].down.isEnabled()) for id in (first, second, third)]
+    assert ends == [(False, True), (True, True), (True, False)]
     qtbot.mouseClick(page.rows[third].up, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: [one.id for one in library.controller.downloads.statuses] == [first, third, second])
     asked: list[str] = []

@@ -7,14 +7,17 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QModelIndex, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QInputDialog, QMessageBox
 
 from app.library.models_table import EntryRole
 from engine.hub.records import write_record
+from engine.hub.repository import open_repository
 from engine.messages import LoadModel, UnloadModel
 from tests.app.library.conftest import Opened
+from tests.support.gguf_writer import GGUFBuilder
+from tests.support.hub_content import Bytes, Repository
 from tests.support.small_gguf import small_gguf
 
 
@@ -46,6 +49,16 @@ def test_rows_states_and_search(library, qtbot):
     assert not page.drawer.buttons["load"].isEnabled()
     page.field.setText("alph")
     assert titles(page) == ["Alpha-Q8_0"]
+
+
+def test_without_a_chosen_model_there_is_no_drawer(library, qtbot):
+    page = library.tab("models")
+    path = put(library, "Alpha-Q8_0.gguf", qtbot)
+    page.table.select(path)
+    assert page.drawer.isVisibleTo(page)
+    page.table.setCurrentIndex(QModelIndex())
+    page.show_entries()
+    assert not page.drawer.isVisibleTo(page), "there would be nothing in it but buttons without a meaning"
 
 
 def test_every_quirk_is_in_the_drawer_and_metadata_can_be_searched(library, qtbot):
@@ -170,6 +183,39 @@ def test_dropping_a_file_offers_to_move_it(library, qtbot, monkeypatch, tmp_path
     library.controller.import_files([outside], move=True)
     qtbot.waitUntil(lambda: not outside.exists())
     qtbot.waitUntil(lambda: "Dropped é-Q8_0" in titles(page))
+
+
+def test_only_the_missing_shard_is_fetched(library, qtbot):
+    shards = []
+    for number in range(3):
+        builder = small_gguf() if number == 0 else GGUFBuilder("llama")
+        builder.add_all({"split.no": number, "split.count": 3, "split.tensors.count": 4})
+        if number:
+            builder.tensor_raw(f"blk.{number}.ffn_up.weight", (64, 64), 8, bytes(64 * 64 // 32 * 34))
+        shards.append(builder.build())
+    names = [f"Big-Q8_0-{number:05d}-of-00003.gguf" for number in (1, 2, 3)]
+    library.hub.add(Repository("maker/Big-GGUF", {n: Bytes(data) for n, data in zip(names, shards, strict=True)}))
+    services = library.controller.services
+    card = open_repository(services.connect(), "maker/Big-GGUF")
+    services.download(card, card.listing.models[0])
+    library.controller.downloads.watch()
+    folder = services.models / "maker" / "Big-GGUF"
+    entry = lambda: library.controller.entry(folder / names[0])  # noqa: E731
+    qtbot.waitUntil(lambda: entry() is not None and entry().state.name == "READY", timeout=30_000)
+    (folder / names[1]).unlink()
+    library.controller.refresh()
+    qtbot.waitUntil(lambda: entry().state.name == "INCOMPLETE")
+    page = library.tab("models")
+    page.table.select(folder / names[0])
+    assert "Shard 2" in page.drawer.pill.text()
+    fetch = page.drawer.buttons["fetch"]
+    assert fetch.isVisibleTo(page)
+    before = len(library.hub.requests)
+    qtbot.mouseClick(fetch, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: entry().state.name == "READY", timeout=30_000)
+    asked = [one.path for one in library.hub.requests[before:] if ".gguf" in one.path]
+    assert asked
+    assert all(names[1] in path for path in asked)
 
 
 def test_file_deleted_by_hand_disappears_at_the_next_look(library, qtbot):

@@ -226,9 +226,36 @@ def test_disk_that_is_full_only_at_the_end(
         fetch(connect(), source, tmp_path / FILE)
     monkeypatch.setattr(partfile.os, "fsync", fsync)
     assert not (tmp_path / FILE).exists()
-    sent = hub.sent
+    assert part_path(tmp_path / FILE).stat().st_size == 0  # what the disk did not take does not count as kept
     fetch(connect(), source, tmp_path / FILE)
-    assert hub.sent == sent
+    assert (tmp_path / FILE).read_bytes() == CONTENT.read(0, SIZE)
+
+
+def test_a_write_that_fails_behind_the_back_is_noticed(
+    hub: FakeHub, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system says only once that it could not write; a later sync succeeds, and the file has a hole."""
+    monkeypatch.setattr(partfile, "HAND_OVER_BYTES", 100_000)
+    hub.every = lambda n: Fault(rate=2e6)
+    fsync, synced = os.fsync, []
+
+    def once(fd: int) -> None:
+        if (size := os.fstat(fd).st_size) > 50_000:  # the model itself, not its journal
+            synced.append(size)
+        if len(synced) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(fd)
+
+    source = publish(hub, CONTENT)
+    download = FileDownload(connect(), source, tmp_path / FILE, patience=0.001)
+    monkeypatch.setattr("engine.hub.ranged.READ_BYTES", 50_000)
+    with monkeypatch.context() as patch, pytest.raises(FileError, match="cannot be written"):
+        patch.setattr(partfile.os, "fsync", once)
+        download.run()
+    kept = part_path(tmp_path / FILE).stat().st_size
+    assert 0 < kept <= synced[1]
+    fetch(connect(), source, tmp_path / FILE)
+    assert (tmp_path / FILE).read_bytes() == CONTENT.read(0, SIZE)
 
 
 def test_volume_that_holds_no_file_of_this_size(hub: FakeHub, connect: Connect, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import stat
 import threading
 from collections.abc import Callable
@@ -164,6 +165,63 @@ def test_shards_are_one_row_and_missing_ones_are_named(models: Path, library: Li
     assert "cut short" in entry.why
 
 
+def test_shards_joined_with_cat_are_explained(models: Path, library: Library, tmp_path: Path) -> None:
+    joined = b"".join(path.read_bytes() for path in put_split(tmp_path / "parts"))
+    (models / "Big-Q8_0.gguf").write_bytes(joined)
+    entry = only(library)
+    assert entry.state is EntryState.CORRUPT
+    assert "several of 3 parts" in entry.why
+    assert "Keep the parts as separate files" in entry.why
+
+
+def test_the_first_shard_names_the_model_whatever_the_order_of_the_folder(
+    models: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = put_split(models / "big", 4)
+    scandir = os.scandir
+    for seed in range(8):
+
+        def shuffled(folder: Path, seed: int = seed) -> list[os.DirEntry[str]]:
+            entries = list(scandir(folder))
+            random.Random(seed).shuffle(entries)
+            return entries
+
+        monkeypatch.setattr("engine.hub.scan.os.scandir", shuffled)
+        entry = only(library)
+        assert entry.path == paths[0]
+        assert entry.files == tuple(paths)
+        assert entry.title == "Big-Q8_0"
+        assert library.find(paths[2]) == entry, "any shard leads to its model"
+
+
+@pytest.mark.parametrize(
+    ("present", "state", "missing"),
+    [
+        ((), None, ()),
+        ((1,), EntryState.INCOMPLETE, (2, 3)),
+        ((2, 3), EntryState.INCOMPLETE, (1,)),
+        ((1, 3), EntryState.INCOMPLETE, (2,)),
+        ((1, 2, 3), EntryState.READY, ()),
+    ],
+)
+def test_states_of_a_shard_set(
+    models: Path, library: Library, present: tuple[int, ...], state: EntryState | None, missing: tuple[int, ...]
+) -> None:
+    """A .part of a missing shard changes nothing: it is no file yet."""
+    for number, path in enumerate(put_split(models / "big"), start=1):
+        if number not in present:
+            path.rename(path.with_name(path.name + ".part"))
+    assert [(one.state, one.missing) for one in library.entries()] == ([] if state is None else [(state, missing)])
+
+
+def test_a_shard_of_another_set_is_named(models: Path, library: Library, tmp_path: Path) -> None:
+    paths = put_split(models / "big")
+    put_split(tmp_path / "other", 4)[1].replace(paths[1])
+    entry = only(library)
+    assert entry.state is EntryState.CORRUPT
+    assert "of 4" in entry.why
+
+
 @pytest.mark.parametrize(
     ("data", "state", "word"),
     [
@@ -201,6 +259,21 @@ def test_projector_beside_a_model_belongs_to_it(models: Path, library: Library) 
     put(models / "vl" / "Model-VL-Q8_0.gguf")
     put(models / "vl" / "Model-VL-mmproj-F16.gguf")
     assert [path.name for path in only(library).projectors] == ["Model-VL-mmproj-F16.gguf"]
+
+
+@pytest.mark.parametrize("name", ["mmproj-Model-F16.gguf", "Model-mmproj-F16.gguf", "Model.mmproj-f16.gguf"])
+def test_a_projector_alone_is_shown_as_one(models: Path, library: Library, name: str) -> None:
+    put(models / "vl" / name)
+    entry = only(library)
+    assert (entry.state, entry.why.split(",")[0]) == (EntryState.UNSUPPORTED, "A projector")
+    put(models / "vl" / "Model-Q4_0.gguf")
+    assert [path.name for path in only(library).projectors] == [name]
+
+
+def test_a_projector_is_known_by_its_header_too(models: Path, library: Library) -> None:
+    put(models / "vision.gguf", GGUFBuilder("clip").add("general.name", "Safetensors"))
+    entry = only(library)
+    assert (entry.state, entry.why) == (EntryState.UNSUPPORTED, "A projector, no model of its own.")
 
 
 def test_label_last_use_and_in_use(models: Path, library: Library, tmp_path: Path) -> None:
