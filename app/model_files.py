@@ -48,8 +48,8 @@ def available_models(folder: Path) -> list[ModelFile]:
 
 
 def find_models(folder: Path) -> list[ModelFile]:
-    """All models below `folder`, by name; what belongs to a model and is none is left out (projectors, adapters), and so
-    is what cannot be whole. A folder that is missing or unreadable holds none."""
+    """All models below `folder`, by name; what belongs to a model and is none (projectors, adapters) is left out, and
+    so is what cannot be whole. A folder that is missing or unreadable holds none."""
     folders: dict[Path, list[RepoFile]] = {}
     for path in folder.rglob("*.gguf") if folder.is_dir() else ():
         if any(part.startswith(".") for part in path.relative_to(folder).parts):
@@ -75,8 +75,8 @@ def _can_answer(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_model(path: Path, _size: int, _modified: int) -> bool:
-    """A header takes milliseconds, and the folder is looked through often. What cannot be read is left to loading, which
-    says what is wrong with it."""
+    """A header takes milliseconds, and the folder is looked through often. What cannot be read is left to loading,
+    which says what is wrong with it."""
     from engine.errors import EngineError
     from engine.gguf.shard import Shard
     from engine.hub.facts import model_facts

@@ -97,7 +97,7 @@ class DownloadRow(QFrame):
             return
         before, self._status = self._status, status
         self._show_bar(status)
-        self.words.setText(status_words(status))
+        self.words.show_line(status_words(status))
         self.words.setToolTip(
             "\n".join(f"{one.name}: {format_bytes(one.done)} / {format_bytes(one.size)}" for one in status.files)
         )
@@ -119,8 +119,8 @@ class DownloadRow(QFrame):
             return
         self.bar.setUpdatesEnabled(False)  # it would paint at once, row after row, instead of with the next frame
         self.bar.setValue(value)
-        self.bar.setAccessibleName(tr("{percent} % of {name}", percent=percent, name=status.name))
         self.bar.setUpdatesEnabled(True)
+        self.bar.setAccessibleName(tr("{percent} % of {name}", percent=percent, name=status.name))
 
     def _show_buttons(self, state: str) -> None:
         stopped = state in ("PAUSED", "FAILED")

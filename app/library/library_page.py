@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
+from app.elided_label import ElidedLabel
 from app.library.discover_page import DiscoverPage
 from app.library.downloads_page import DownloadsPage
 from app.library.hub_dialog import HubDialog
@@ -46,17 +47,17 @@ class LibraryPage(QWidget):
             tab.clicked.connect(lambda _=False, key=key: self.show_tab(key))
             head.addWidget(tab)
             self.tabs[key] = tab
-        head.addStretch(1)
-        self.progress = QLabel(self)
+        self.progress = ElidedLabel(self)
         self.progress.setObjectName("settingHelp")
-        head.addWidget(self.progress)
+        self.progress.setAlignment(Qt.AlignmentFlag.AlignRight)
+        head.addWidget(self.progress, 1)
         self.stack = QStackedWidget(self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(head)
         layout.addWidget(self.stack, 1)
-        library.downloads.progress_changed.connect(self.progress.setText)
+        library.downloads.progress_changed.connect(self.progress.show_line)
         library.start()
         QGuiApplication.instance().applicationStateChanged.connect(self._look_again)
         self.show_tab("models")

@@ -23,7 +23,7 @@ from engine.hub.errors import ChangedError, HubError, NotFoundError, ProtocolErr
 from engine.hub.journal import Source
 
 MAX_REDIRECTS = 8
-SLOW_READ = 0.005  # seconds; who waits that long for bytes has time to write them one by one
+SLOW_READ = 0.0005  # seconds; who waits that long for bytes has time to write what came before
 SEGMENT = 8 << 30  # one request asks for no more: content networks refuse ranges of more than about 50 GB
 _CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+|\*)$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")

@@ -63,10 +63,13 @@ def library_pages(context: Any, root: Path) -> Iterator[tuple[str, QWidget]]:
         window.show_page("library")
         page = window.page("library")
         _wait(lambda: context.library.services)
-        yield "library-empty", window
+        yield from _no_models(context)
         yield from _model_pages(context, root, page)
-        yield from _discover_pages(window, page)
+        page.show_tab("downloads")
+        yield "library-downloads-none", window
+        yield from _discover_pages(window, page, hub)
         yield "library-downloads", _show_downloads(context, hub, page)
+        yield "library-downloads-stopped", _stop_downloads(context, hub, page)
         page.show_tab("models")
         yield "library-downloading", window
         context.library.services.downloads.pause_all()
@@ -77,11 +80,22 @@ def library_pages(context: Any, root: Path) -> Iterator[tuple[str, QWidget]]:
         yield "library-hub-dialog", dialog
         dialog.close()
     services = context.library.services
-    services.change(replace(services.settings, endpoint="http://127.0.0.1:9"))
     discover = page.show_tab("discover")
-    discover.field.setText("qwen")
-    _wait(lambda: discover.search.error)
-    yield "library-unreachable", window
+    for name, changes in (("unreachable", {"endpoint": "http://127.0.0.1:9"}), ("offline", {"offline": True})):
+        services.change(replace(services.settings, **changes))
+        discover.field.setText(f"qwen {name}")
+        _wait(lambda: discover.search.error)
+        yield f"library-{name}", window
+
+
+def _no_models(context: Any) -> Iterator[tuple[str, QWidget]]:
+    folder = context.models.models_folder
+    away = folder.with_name("away")
+    folder.rename(away)
+    context.library.refresh()
+    _wait(lambda: not context.library.entries)
+    yield "library-empty", context.window
+    away.rename(folder)
 
 
 def _model_pages(context: Any, root: Path, page: Any) -> Iterator[tuple[str, QWidget]]:
@@ -91,23 +105,41 @@ def _model_pages(context: Any, root: Path, page: Any) -> Iterator[tuple[str, QWi
     context.library.refresh()
     _wait(lambda: context.library.entries)
     models = page.show_tab("models")
-    _select(models, "Gemma")
     yield "library-models", context.window
-    _select(models, "Mistral")
-    yield "library-crashed", context.window
+    for beginning, name in (
+        ("Gemma", "ready"),
+        ("SmolLM2", "in-use"),
+        ("Mistral", "crashed"),
+        ("Llama", "corrupt"),
+        ("Qwen3", "incomplete"),
+        ("BitNet", "unsupported"),
+    ):
+        _select(models, beginning)
+        yield f"library-{name}", context.window
+    context.window.resize(context.window.width() + 480, context.window.height())
+    yield "library-models-wide", context.window
+    context.window.resize(context.window.width() - 480, context.window.height())
 
 
 def _select(models: Any, beginning: str) -> None:
     for row in range(models.table.proxy.rowCount()):
         if models.table.proxy.index(row, 0).data(EntryRole).title.startswith(beginning):
             models.table.selectRow(row)
-    _wait(models.drawer.metadata.rows.rowCount)
+    _wait(lambda: models.drawer.entry.title.startswith(beginning))
 
 
-def _discover_pages(window: QWidget, page: Any) -> Iterator[tuple[str, QWidget]]:
+def _discover_pages(window: QWidget, page: Any, hub: FakeHub) -> Iterator[tuple[str, QWidget]]:
     discover = page.show_tab("discover")
     _wait(discover.model.rowCount)
     yield "library-discover", window
+    hub.hub_faults.append(Fault(then="stall"))
+    asked = len(hub.requests)
+    discover.field.setText("Nothing like")
+    _wait(lambda: len(hub.requests) > asked)
+    yield "library-searching", window
+    discover.field.setText("Nothing like it")
+    _wait(lambda: discover.search.is_finished)
+    yield "library-nothing-found", window
     discover.field.setText("Qwen3-30B")
     _wait(lambda: discover.search.is_finished)
     discover.list.setCurrentIndex(discover.model.index(3, 0))
@@ -115,6 +147,8 @@ def _discover_pages(window: QWidget, page: Any) -> Iterator[tuple[str, QWidget]]
     yield "library-gated", window
     discover.list.setCurrentIndex(discover.model.index(0, 0))
     _wait(lambda: discover.card.can_measure)
+    discover.view.rows[2].chosen.emit()
+    _wait(lambda: not discover.card.is_reading)
     yield "library-card", window
     discover.card.read_description()
     _wait(lambda: discover.card.description)
@@ -191,6 +225,28 @@ def _show_downloads(context: Any, hub: FakeHub, page: Any) -> QWidget:
     _wait(lambda: len(context.library.downloads.statuses) == 3 and context.library.downloads.statuses[1].done > 3e6)
     services.downloads.pause(context.library.downloads.statuses[1].id)
     _wait(lambda: context.library.downloads.statuses[2].done > 5e5)
+    return context.window
+
+
+def _stop_downloads(context: Any, hub: FakeHub, page: Any) -> QWidget:
+    """One that failed, one for which the disk is too small, one that has ended."""
+    services, watch = context.library.services, context.library.downloads
+    services.downloads.pause_all()
+    hub.every = None
+    files = {"Damaged-8B-Q4_K_M": Noise(1_000_000), "Llama-4-Scout-Q8_0": _Padded(1 << 45, b"", f"{7:064x}")}
+    for name, content in files.items():
+        hub.add(Repository(f"maker/{name}", {f"{name}.gguf": content}))
+        card = open_repository(services.connect(), f"maker/{name}")
+        if name.startswith("Damaged"):
+            hub.same_host = True
+            hub.repositories[f"maker/{name}"].files[f"{name}.gguf"] = Noise(1_000_000, 5)
+        services.download(card, card.listing.models[0])
+    services.downloads.resume(watch.statuses[2].id)
+    watch.watch()
+    page.show_tab("downloads")
+    ended = ("DONE", "PAUSED", "FAILED")
+    _wait(lambda: [one.state.name in ended for one in watch.statuses] == 5 * [True], 60)
+    hub.same_host = False
     return context.window
 
 

@@ -37,7 +37,7 @@ def test_progress_pause_resume_and_title(library, qtbot):
     row = page.rows[id]
     assert row.name.text() == "alpha-Q4_0"
     assert row.bar.value() > 0
-    assert " of 1.0 MB" in row.words.text()
+    assert " of 1.0 MB" in row.words.line
     qtbot.waitUntil(lambda: "1 download" in library.app.window.windowTitle())
     qtbot.mouseClick(row.toggle, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: status(library, id).state is State.PAUSED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,12 +18,20 @@ import pytest
 from engine.hub.connection import Connection
 from engine.hub.download_status import State
 from engine.hub.downloads import Downloads
-from engine.hub.errors import DiskFullError, GatedError, StoppedError, VerificationError
+from engine.hub.errors import (
+    DiskFullError,
+    GatedError,
+    OfflineError,
+    StoppedError,
+    UnreachableError,
+    VerificationError,
+)
 from engine.hub.file_download import FileDownload
 from engine.hub.journal import Source, part_path
 from engine.hub.speed import SpeedLimit
 from engine.hub.transfers import MAX_DEATHS, ProcessDownload, TransferProcessError, Transfers
 from tests.engine.hub.conftest import publish
+from tests.support.certificates import make_certificate
 from tests.support.hub_content import Noise, Repository
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import FakeHub
@@ -203,6 +212,40 @@ def test_the_speed_limit_reaches_it(
     thread.join()
     assert not errors
     assert download.done == SIZE
+
+
+def test_it_takes_the_same_way_out(
+    transfers: Transfers,
+    hub: FakeHub,
+    connect: Callable[..., Connection],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Certificates, offline mode, proxies: what the window was told holds there too."""
+    certificate, key = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with FakeHub(tls=context) as secure:
+        source = publish(secure, Noise(SIZE))
+        with pytest.raises(UnreachableError, match="not trusted") as caught:
+            _make(transfers, connect(endpoint=secure.url), source, tmp_path / TARGET).run()
+        assert caught.value.permanent
+        trusting = connect(endpoint=secure.url, ca_file=str(certificate))
+        with pytest.raises(OfflineError):
+            offline = connect(endpoint=secure.url, ca_file=str(certificate), offline=True)
+            _make(transfers, offline, source, tmp_path / TARGET).run()
+        assert not secure.requests
+        _make(transfers, trusting, source, tmp_path / TARGET).run()
+        assert (tmp_path / TARGET).stat().st_size == SIZE
+    hub.same_host = True
+    source = publish(hub, Noise(SIZE))
+    _make(transfers, connect(endpoint="http://hub.example", proxy=hub.url), source, tmp_path / "proxied.gguf").run()
+    assert hub.requests[-1].path.startswith("http://hub.example/")
+    transfers.close()
+    monkeypatch.setenv("HTTP_PROXY", hub.url)  # the system's own, read by the process that asks
+    named = connect(endpoint="http://hub.example", proxy="")
+    _make(transfers, named, source, tmp_path / "system.gguf").run()
+    assert (tmp_path / "system.gguf").stat().st_size == SIZE
 
 
 def test_the_queue_works_over_it(
