@@ -37,7 +37,7 @@ class _Child:
         self._reported: dict[int, tuple[int, int, str]] = {}
         self._lock = threading.Lock()
         self._end = threading.Event()
-        self._sink = sys.stdout.buffer
+        self._sink, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is no report
 
     def run(self) -> None:
         threading.Thread(target=self._report, name="report", daemon=True).start()

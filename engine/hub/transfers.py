@@ -113,6 +113,8 @@ class Transfers:
             self._next += 1
             self._running[self._next] = process, download
             self._send({"order": "fetch", "id": self._next, **download.order()})
+            if download.stop.is_set():  # meanwhile, when there was nothing to abort yet
+                self._send({"order": "abort", "id": self._next})
 
     def abort(self, download: ProcessDownload) -> None:
         with self._lock:
@@ -165,8 +167,11 @@ class Transfers:
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None and process.stdout is not None
         with process.stdout as stream:
-            while (frame := read_frame(stream)) is not None:
-                self._take(json.loads(frame))
+            try:
+                while (frame := read_frame(stream)) is not None:
+                    self._take(json.loads(frame))
+            except ValueError:
+                process.kill()  # what speaks there is not our child any more
         process.wait()
         with contextlib.suppress(OSError):
             process.stdin.close()
