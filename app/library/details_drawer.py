@@ -60,7 +60,8 @@ class DetailsDrawer(QScrollArea):
         layout.addLayout(self._button_grid(body))
         layout.addLayout(self.facts)
         layout.addWidget(self.quirks)
-        layout.addWidget(self.metadata, 1)
+        layout.addWidget(self.metadata, 100)
+        layout.addStretch(1)  # takes the room where there is no metadata to show
         self.setWidget(body)
 
     def _words(self, parent: QWidget) -> QLabel:

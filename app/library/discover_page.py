@@ -89,7 +89,7 @@ class DiscoverPage(QWidget):
             self.notice.hide()
         else:
             rows = [found_row(found) for found in search.rows]
-            self.heading.setText(self._count_words(len(rows)) if rows or search.error is None else "")
+            self.heading.setText(self._count_words(len(rows)) if rows or search.is_searching else "")
             if search.error is not None:
                 self.notice.show_error(search.error, search.again)
             elif not rows and search.is_finished:

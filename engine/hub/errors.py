@@ -111,11 +111,11 @@ class StoppedError(Exception):
 
 def disk_text(size: float) -> str:
     """Room on a disk, in the decimal units of files: 3.2 GB."""
-    for unit in ("B", "KB", "MB"):
+    for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:
-            return f"{size:.0f} {unit}"
+            return f"{size:.1f} {unit}" if unit == "GB" else f"{size:.0f} {unit}"
         size /= 1000
-    return f"{size:.1f} GB"
+    return f"{size:.1f} TB"
 
 
 def size_text(size: float) -> str:

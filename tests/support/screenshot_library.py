@@ -170,6 +170,7 @@ def _fill_models(folder: Path, other: Path) -> None:
     fork = small_gguf().tensor_raw("blk.0.x.weight", (64, 64), 134, bytes(4096))
     odd = small_gguf(tokenizer__ggml__pre=None, tokenizer__chat_template=None, odd__key=3)
     odd.write(folder / "Gemma-3-12b-it-Q4_0.gguf")
+    small_gguf().write(folder / "SmolLM2-135M-Instruct.Q4_1.gguf")  # the one that is loaded
     fork.write(folder / "BitNet-b1.58-IQ1_BN.gguf")
     small_gguf().write(other / "Mistral-Nemo-Instruct-2407-Q4_K_M.gguf")
     (folder / "Llama-3.1-8B-Q4_K_M.gguf").write_bytes(small_gguf().build()[:400])
