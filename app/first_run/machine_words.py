@@ -33,6 +33,7 @@ def look(data: Path) -> FirstLook:
     """Ask the system; some 100 ms, not for the main thread. `data`: the application's data folder."""
     import psutil
 
+    from engine.placement.costs import weights_rate
     from engine.placement.hardware import store
     from engine.runtime.threads import default_threads
     from engine.telemetry.doctor import cpu_tier
@@ -43,7 +44,10 @@ def look(data: Path) -> FirstLook:
     ram = psutil.virtual_memory().total
     gpu = profile.gpu
     memories = Memories(
-        ram, profile.cpu.bandwidth, gpu.memory_bytes if gpu is not None else 0, gpu.bandwidth if gpu is not None else 0
+        ram,
+        weights_rate(profile.cpu),
+        gpu.memory_bytes if gpu is not None else 0,
+        gpu.bandwidth if gpu is not None else 0,
     )
     card = (gpus[0].name, gpus[0].memory_total or 0) if gpus else None
     facts = (

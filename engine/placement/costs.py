@@ -50,6 +50,13 @@ def product_seconds(matrix: Matrix, device: DeviceProfile, tokens: float = 1.0) 
     return device.seconds(PRODUCT, tokens, matrix.bytes / device.bandwidth, computing)
 
 
+def weights_rate(device: DeviceProfile) -> float:
+    """Bytes/s of Q4_K weights that one token goes through: the memory's speed, or less where arithmetic is slower."""
+    elements = 4096
+    matrix = Matrix("Q4_K", elements, elements, elements * elements * 144 // 256)  # a block: 256 weights in 144 bytes
+    return matrix.bytes / product_seconds(matrix, device)
+
+
 def decode_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) -> float:
     """One token through one item."""
     seconds = item.ops * device.op_seconds

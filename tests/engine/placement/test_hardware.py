@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.gguf import QuantType
-from engine.placement.costs import product_seconds
+from engine.placement.costs import product_seconds, weights_rate
 from engine.placement.hardware import catalogue, probe, store
 from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import (
@@ -316,3 +316,5 @@ def test_without_avx2_arithmetic_and_not_reading_limits_decode() -> None:
     matrix = Matrix("Q4_K", 4096, 4096, 4096 * 4096 * 9 // 16)
     assert product_seconds(matrix, with_avx2) == pytest.approx(matrix.bytes / with_avx2.bandwidth)
     assert product_seconds(matrix, without) > 10 * product_seconds(matrix, with_avx2)
+    assert weights_rate(with_avx2) == pytest.approx(with_avx2.bandwidth)
+    assert weights_rate(without) < with_avx2.bandwidth / 10
