@@ -34,6 +34,7 @@ from engine.placement.hardware.card_works import (
     round_trip_seconds,
     tiny_op_seconds,
 )
+from engine.placement.hardware.probe import CARD_SECONDS
 from engine.placement.hardware.profile import (
     ADD,
     ANY_TYPE,
@@ -58,7 +59,6 @@ from kernels.cuda.kernel_set import LaunchError
 
 Found = TypeVar("Found")
 
-PATIENCE_SECONDS = 3.5  # for measuring; with PROBE_SECONDS and the disk's that makes ten
 _FAILURES = (LaunchError, OutOfMemoryError, MemoryError, ValueError, TimeIsUpError, *FAILURES)
 
 
@@ -88,7 +88,7 @@ def with_measured_card(
     cache: Path,
     progress: Progress,
     extent: Extent | None = None,
-    patience: float = PATIENCE_SECONDS,
+    patience: float = CARD_SECONDS,
 ) -> HardwareProfile:
     """`machine`, with a GPU and link of the datasheet's, as far as its card can be measured now. `cache`: folder of
     compiled kernels. Nothing stays on the card."""

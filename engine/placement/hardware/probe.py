@@ -50,7 +50,7 @@ from kernels import _cpu
 Progress = Callable[[float, str], None]
 Ints = npt.NDArray[np.int32]
 
-PROBE_SECONDS = 6.0  # with a card's probe and the disk's that makes ten
+PROBE_SECONDS, CARD_SECONDS = 8.5, 3.5  # of all, and of a card's part; with the disk's that makes less than ten
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
 _TINY_OPS = 16
@@ -92,7 +92,7 @@ def measure_cpu(
     elements = {kind: _element_rate(bench, kind, op_seconds) for kind in (NORM, ROPE, GLU, ADD)}
     elements |= {PACK: pack, SCORE: score}
     progress(0.2, "products and attention from memory")
-    stalls = _stalls(bench)
+    stalls = {PRODUCT: _product_stalls(bench), ATTENTION: _attention_stalls(bench)}
     progress(0.25, "experts from all over memory")
     scattered = min(1.0, _expert_bandwidth(bench, op_seconds) / read_bandwidth(threads))
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
@@ -188,34 +188,32 @@ def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, op_seconds: 
     return tokens * SIDE * SIDE / _work_seconds(seconds, op_seconds + tokens * SIDE / pack)
 
 
-def _stalls(bench: Bench) -> dict[str, Points]:
-    """How much longer products, and attention for one token, take from memory than from the cache, in times of reading
-    what they read: the medians of a few looks, or one, if time is up, as both memory and CPU may change."""
-    matrix, cache = PACE_TYPE.row_bytes(SIDE) * SIDE, 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
-    works = {
-        (PRODUCT, tokens): [
-            (product(bench.tier, PACE_TYPE, tokens, SIDE, count), matrix) for count in (_STALL_BYTES // matrix, 1)
-        ]
-        for tokens in _STALL_BATCHES
-    }
-    works[ATTENTION, 1] = [
-        (_attention(bench.tier, 1, _HEADS, _HEAD_DIM, count), cache) for count in (_STALL_BYTES // cache, 1)
-    ]
-    found: dict[tuple[str, int], list[float]] = {question: [] for question in works}
-    for look in range(_STALL_LOOKS):
-        if look and bench.is_late:
-            break
-        rate = _cpu.read_bandwidth(bench.threads, _BANDWIDTH_BYTES, 1)
-        for question, ((far, size), (near, _)) in works.items():
-            found[question].append((bench.seconds_now(far) - bench.seconds_now(near)) * rate / size)
-    return {
-        kind: tuple(
-            (tokens, max(_LEAST_STALL, statistics.median(shares)))
-            for (of, tokens), shares in found.items()
-            if of == kind
-        )
-        for kind in (PRODUCT, ATTENTION)
-    }
+def _product_stalls(bench: Bench) -> Points:
+    """How much longer a product takes from memory than from the cache, in times of reading it."""
+    size = PACE_TYPE.row_bytes(SIDE) * SIDE
+
+    def stall(tokens: int) -> float:
+        far, near = (product(bench.tier, PACE_TYPE, tokens, SIDE, n) for n in (_STALL_BYTES // size, 1))
+        return _stall(bench, far, near, size)
+
+    return tuple((tokens, stall(tokens)) for tokens in _STALL_BATCHES)
+
+
+def _attention_stalls(bench: Bench) -> Points:
+    """The same for one token over a cache that has to come from memory."""
+    size = 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
+    far, near = (_attention(bench.tier, 1, _HEADS, _HEAD_DIM, n) for n in (_STALL_BYTES // size, 1))
+    return ((1, _stall(bench, far, near, size)),)
+
+
+def _stall(bench: Bench, far: Work, near: Work, size: int) -> float:
+    """Of `size` bytes that `far` reads beyond `near`: the median of a few looks, or one, if time is up, as both memory
+    and CPU may change."""
+    found: list[float] = []
+    while not found or (len(found) < _STALL_LOOKS and not bench.is_late):
+        rate = _cpu.read_bandwidth(bench.threads, _STALL_BYTES, 3)
+        found.append((bench.seconds(far) - bench.seconds(near)) * rate / size)
+    return max(_LEAST_STALL, statistics.median(found))
 
 
 def _pack_rate(bench: Bench) -> float:

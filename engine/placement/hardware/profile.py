@@ -23,7 +23,7 @@ NEAREST_TYPE = {
     **dict.fromkeys(("IQ3_S", "IQ1_S", "IQ1_M", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0"), "Q3_K"),  # small ones, a centre
     **dict.fromkeys(("MXFP4", "NVFP4"), "Q5_0"),
 }
-COMMON_TYPES = ("Q4_K", "Q6_K", "Q8_0", "Q5_K", "F16", "MXFP4", "Q4_0", "IQ4_XS", "BF16", "Q3_K", "Q2_K")
+COMMON_TYPES = ("Q4_K", "Q6_K", "F32", "Q8_0", "Q5_K", "F16", "MXFP4", "Q4_0", "Q4_1", "IQ4_XS", "BF16", "Q3_K", "Q2_K")
 
 
 def common_first(types: Iterable[QuantType]) -> list[QuantType]:

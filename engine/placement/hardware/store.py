@@ -61,8 +61,9 @@ def this_machine(
         return profile
     if profile is None:
         others = OthersLoad()
+        seconds = probe.PROBE_SECONDS - (probe.CARD_SECONDS if card.is_usable else 0.0)
         cpu = probe.measure_cpu(
-            cpu_name(), psutil.virtual_memory().total, threads, tier, _within(progress, 0.0, cpu_share)
+            cpu_name(), psutil.virtual_memory().total, threads, tier, _within(progress, 0.0, cpu_share), seconds
         )
         own = HardwareProfile(cpu, platform=_platform(), source="measured", others_load=others.share())
         profile = with_gpu(own, report)

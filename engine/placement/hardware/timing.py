@@ -17,8 +17,9 @@ SIDE = 1024  # rows and columns of the product that is timed: 0.6 MB of Q4_K
 PACE_TYPE, PACE_TOKENS = QuantType.Q4_K, 64  # the reference
 _PACE_MACS = PACE_TOKENS * SIDE * SIDE
 _PACE_SECONDS = 0.04
-_SECONDS_PER_WORK, _LEAST_RUNS = 0.01, 5
-_USUAL_RUNS = 25
+_SECONDS_PER_WORK = 0.01
+_RUNS, _USUAL_LOOKS = 3, 15
+_LEAST_TOKENS = 64  # of what is timed at once, so that it takes about as long as the reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,15 @@ class Work:
 
 class Bench:
     """Times work by turns with a reference, and tells the median of their ratios as seconds: the machine's speed
-    changes while it is measured, and all figures are to be of one machine. Each run of either counts alike; the fastest
-    of several would be of a moment that the reference, run less often, does not meet. From the moment `until` (of
-    time.monotonic) on, a single run has to do."""
+    changes while it is measured, and all figures are to be of one machine. Of either the fastest of as many runs
+    counts; were it of more, it would be of a moment that the other does not meet. From the moment `until` (of
+    time.monotonic) on, one look has to do."""
 
     def __init__(self, threads: int, tier: str, until: float = math.inf) -> None:
         self.threads, self.tier, self._until = threads, tier, until
         self.pool = _cpu.ThreadPool(threads)
         self._reference = product(tier, PACE_TYPE, PACE_TOKENS, SIDE)
-        self._usual = statistics.median(self.reference_seconds() for _ in range(_USUAL_RUNS))
+        self._usual = statistics.median(self._fastest(self._reference) for _ in range(_USUAL_LOOKS))
 
     @property
     def pace(self) -> float:
@@ -55,25 +56,20 @@ class Bench:
         """Of what the work holds, on data in cache."""
         self._run(work)
         ratios: list[float] = []
-        spent, before = 0.0, self.reference_seconds()
-        while not ratios or not (self.is_late or (len(ratios) >= _LEAST_RUNS and spent >= _SECONDS_PER_WORK)):
-            took, after = self._run(work), self.reference_seconds()
+        spent, before = 0.0, self._fastest(self._reference)
+        while not ratios or (spent < _SECONDS_PER_WORK and not self.is_late):
+            took, after = self._fastest(work), self._fastest(self._reference)
             ratios.append(2 * took / (before + after))
-            spent, before = spent + took, after
+            spent, before = spent + _RUNS * took, after
         return statistics.median(ratios) * self._usual / work.repeats
-
-    def seconds_now(self, work: Work) -> float:
-        """The same on the clock, whatever the machine's speed is now."""
-        runs, begin = 0, time.perf_counter()
-        while (spent := time.perf_counter() - begin) < _SECONDS_PER_WORK:
-            self._run(work)
-            runs += 1
-        return spent / runs / work.repeats
 
     def reference_seconds(self) -> float:
         """Of one run whose data are in cache, whatever ran before."""
         self._run(self._reference)
         return self._run(self._reference)
+
+    def _fastest(self, work: Work) -> float:
+        return min(self._run(work) for _ in range(_RUNS))
 
     def _run(self, work: Work) -> float:
         begin = time.perf_counter()
@@ -111,7 +107,7 @@ def pace(threads: int, tier: str = "auto") -> float:
 
 def product(tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1) -> Work:
     """A product with `rows` rows, with several matrices in turn where they shall come from memory."""
-    repeats = max(matrices, 16 // tokens)
+    repeats = max(matrices, _LEAST_TOKENS // tokens)
     program = _cpu.Program(tier)
     x, out = program.value(SIDE), program.value(rows)
     weights = [program.weight(int(quant_type), rows, SIDE) for _ in range(matrices)]
