@@ -65,7 +65,10 @@ def gguf_functions() -> Any:
     llama-cpp-python declares only llama.cpp's own.
     """
     module = llama()
-    library = ctypes.CDLL(str(_folder(module) / "ggml-base.dll")) if sys.platform == "win32" else module._lib
+    try:
+        library = ctypes.CDLL(str(_folder(module) / "ggml-base.dll")) if sys.platform == "win32" else module._lib
+    except OSError:  # it has another name there
+        return None
     if not (hasattr(library, "gguf_init_from_buffer") and hasattr(module, "llama_model_init_from_user")):
         return None
     read, free = library.gguf_init_from_buffer, library.gguf_free
