@@ -57,7 +57,7 @@
     </message>
     <message>
       <source>A mirror has to speak the hub's own protocol; choose another one under Settings, Network.</source>
-      <translation>镜像必须使用与模型库相同的协议；请在“设置 → 网络”中另选一个。</translation>
+      <translation>镜像必须使用与模型中心相同的协议；请在“设置 → 网络”中另选一个。</translation>
     </message>
     <message>
       <source>A projector, no model of its own: it belongs beside its model, and there is none in its folder.</source>
@@ -453,7 +453,7 @@
     </message>
     <message>
       <source>Hub cache</source>
-      <translation>模型库缓存</translation>
+      <translation>模型中心缓存</translation>
     </message>
     <message>
       <source>In use</source>
@@ -485,7 +485,7 @@
     </message>
     <message>
       <source>Is this address a hub? See Settings, Network.</source>
-      <translation>该地址是模型库吗？请查看“设置 → 网络”。</translation>
+      <translation>该地址是模型中心吗？请查看“设置 → 网络”。</translation>
     </message>
     <message>
       <source>It goes when Tessera is removed.</source>
@@ -1081,7 +1081,7 @@
     </message>
     <message>
       <source>The file host refused the hub's link (status {}).</source>
-      <translation>文件主机拒绝了模型库给出的链接（状态 {0}）。</translation>
+      <translation>文件主机拒绝了模型中心给出的链接（状态 {0}）。</translation>
     </message>
     <message>
       <source>The file host refused the request (status {}).</source>
@@ -1117,23 +1117,23 @@
     </message>
     <message>
       <source>The hub asks to wait {} before the next request.</source>
-      <translation>模型库要求等待 {0} 再发出下一个请求。</translation>
+      <translation>模型中心要求等待 {0} 再发出下一个请求。</translation>
     </message>
     <message>
       <source>The hub redirects in a circle.</source>
-      <translation>模型库的重定向形成了循环。</translation>
+      <translation>模型中心的重定向形成了循环。</translation>
     </message>
     <message>
       <source>The hub redirects to {}://, which is not safe.</source>
-      <translation>模型库重定向到 {0}://，这不安全。</translation>
+      <translation>模型中心重定向到 {0}://，这不安全。</translation>
     </message>
     <message>
       <source>The hub refused the access token: it is wrong, expired or may not read this.</source>
-      <translation>模型库拒绝了访问令牌：它有误、已过期，或无权读取此内容。</translation>
+      <translation>模型中心拒绝了访问令牌：它有误、已过期，或无权读取此内容。</translation>
     </message>
     <message>
       <source>The hub says that {} is empty.</source>
-      <translation>模型库说 {0} 是空的。</translation>
+      <translation>模型中心说 {0} 是空的。</translation>
     </message>
     <message>
       <source>The key {} says {}, the tensors say {}; the tensors are right.</source>
@@ -2257,7 +2257,7 @@
     </message>
     <message>
       <source>{} has changed on the hub since this download began.</source>
-      <translation>自本次下载开始以来，{0} 在模型库中已更改。</translation>
+      <translation>自本次下载开始以来，{0} 在模型中心中已更改。</translation>
     </message>
     <message>
       <source>{} has the unknown type {} (at byte {})</source>
@@ -2321,7 +2321,7 @@
     </message>
     <message>
       <source>{} is damaged: its SHA-256 is {}…, and the hub says {}….</source>
-      <translation>{0} 已损坏：其 SHA-256 为 {1}…，而模型库给出 {2}…。</translation>
+      <translation>{0} 已损坏：其 SHA-256 为 {1}…，而模型中心给出 {2}…。</translation>
     </message>
     <message>
       <source>{} is empty.</source>
@@ -2489,7 +2489,7 @@
     </message>
     <message>
       <source>{} on the hub is no GGUF file.</source>
-      <translation>模型库中的 {0} 不是 GGUF 文件。</translation>
+      <translation>模型中心中的 {0} 不是 GGUF 文件。</translation>
     </message>
     <message>
       <source>{} refused the request (status {}).</source>

@@ -45,7 +45,7 @@
     </message>
     <message>
       <source>Access to the hub</source>
-      <translation>访问模型库</translation>
+      <translation>访问模型中心</translation>
     </message>
     <message>
       <source>Access token</source>
@@ -161,7 +161,7 @@
     </message>
     <message>
       <source>Asking the hub…</source>
-      <translation>正在询问模型库…</translation>
+      <translation>正在询问模型中心…</translation>
     </message>
     <message>
       <source>Attach files</source>
@@ -753,7 +753,7 @@
     </message>
     <message>
       <source>Hub address</source>
-      <translation>模型库地址</translation>
+      <translation>模型中心地址</translation>
     </message>
     <message>
       <source>Hub cache</source>
@@ -1265,7 +1265,7 @@
     </message>
     <message>
       <source>Nothing on the hub is called like that.</source>
-      <translation>模型库中没有这个名称。</translation>
+      <translation>模型中心中没有这个名称。</translation>
     </message>
     <message>
       <source>Nothing was changed.</source>
@@ -1657,7 +1657,7 @@
     </message>
     <message>
       <source>Search the hub</source>
-      <translation>搜索模型库</translation>
+      <translation>搜索模型中心</translation>
     </message>
     <message>
       <source>Search the metadata</source>

@@ -48,6 +48,7 @@ class _Download:
         self.thread: threading.Thread | None = None
         self.stop = threading.Event()
         self.meter = SpeedMeter()
+        self.volume: int | None = None  # on which room was found for it
 
     @property
     def size(self) -> int:
@@ -239,7 +240,7 @@ class Downloads:
             if download.state is not State.QUEUED:
                 continue
             before = download.thread
-            download.state, download.stop = State.RUNNING, threading.Event()
+            download.state, download.stop, download.volume = State.RUNNING, threading.Event(), None
             download.meter.reset()
             download.thread = threading.Thread(
                 target=self._run, args=(download, download.stop, before), name="download", daemon=True
@@ -295,16 +296,17 @@ class Downloads:
         folder = download.wanted.folder
         folder.mkdir(parents=True, exist_ok=True)
         volume = folder.stat().st_dev
-        with self._lock:
-            running = [one for one in self._downloads if one.state is State.RUNNING]
-        others = 0
-        for one in running:
-            if one is not download and one.wanted.folder.exists() and one.wanted.folder.stat().st_dev == volume:
-                others += one.size - sum(file.done for file in one.files())
         missing = download.size - sum(file.done for file in download.files())
-        free = shutil.disk_usage(folder).free
-        if missing and missing + others + MARGIN > free:
-            raise DiskFullError(str(folder), missing + others + MARGIN - free)
+        with self._lock:
+            others = sum(
+                one.size - sum(file.done for file in one.files())
+                for one in self._downloads
+                if one.state is State.RUNNING and one.volume == volume
+            )
+            free = shutil.disk_usage(folder).free
+            if missing and missing + others + MARGIN > free:
+                raise DiskFullError(str(folder), missing + others + MARGIN - free)
+            download.volume = volume  # from here on its room is taken; one that does not fit takes none
 
 
 def _clean(download: _Download) -> None:

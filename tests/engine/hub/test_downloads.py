@@ -6,6 +6,7 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,17 @@ def test_no_space_is_refused_before_the_first_byte(
     assert isinstance(found.error, DiskFullError)
     assert "more free space" in found.note
     assert not hub.requests
+
+
+def test_one_that_does_not_fit_takes_no_room_from_one_that_does(hub: FakeHub, make: Make, tmp_path: Path) -> None:
+    small = publish(hub, Noise(MIB))
+    huge = replace(small, path="huge-Q8_0.gguf", size=1 << 55, sha256="")
+    downloads = make(parallel=4)
+    refused = [downloads.add(f"huge{number}", [huge], tmp_path / str(number)) for number in range(3)]
+    id = downloads.add("m", [small], tmp_path)
+    wait_for(lambda: state(downloads, id) is State.DONE)
+    wait_for(lambda: all(state(downloads, one) is State.PAUSED for one in refused))
+    assert all("TB more free space" in status(downloads, one).note for one in refused)
 
 
 def test_disk_full_in_the_middle_pauses_and_loses_nothing(
