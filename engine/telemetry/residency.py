@@ -63,8 +63,8 @@ class ResidencySnapshot:
     """`used_bytes` is what counts against the budget: weights, slots, caches, staging and workspaces.
 
     Speeds are tokens per second; predicted ones are the plan's, measured ones None until enough was decoded.
-    `pace`: how many times longer than by the machine's rates each lane ("CPU", "GPU") was measured to take, where that
-    made a new plan.
+    `pace`: how many times longer than by the machine's rates each lane ("CPU", "GPU") in use was measured to take,
+    where that made a new plan.
     """
 
     device: str  # as shown to people; "CPU" where there is no other
