@@ -1,5 +1,6 @@
 """Measures this machine's CPU: memory bandwidth, kernel speed per type and batch, fixed costs. A few seconds, and no
 more than PROBE_SECONDS: types go last, the most common first, and one that no time was left for counts as its nearest.
+Where even before them the time is up, reading is taken to hide behind computing.
 
 Every kernel is timed inside a native program, as a forward pass runs it, on data in cache; traffic to memory is priced
 apart with the bandwidth.
@@ -91,10 +92,14 @@ def measure_cpu(
     progress(0.15, "norms, rotations, activations")
     elements = {kind: _element_rate(bench, kind, op_seconds) for kind in (NORM, ROPE, GLU, ADD)}
     elements |= {PACK: pack, SCORE: score}
-    progress(0.2, "products and attention from memory")
-    stalls = {PRODUCT: _product_stalls(bench), ATTENTION: _attention_stalls(bench)}
-    progress(0.25, "experts from all over memory")
-    scattered = min(1.0, _expert_bandwidth(bench, op_seconds) / read_bandwidth(threads))
+    stalls: dict[str, Points] = {}
+    scattered = 1.0
+    if not bench.is_late:
+        progress(0.2, "products and attention from memory")
+        stalls = {PRODUCT: _product_stalls(bench), ATTENTION: _attention_stalls(bench)}
+    if not bench.is_late:
+        progress(0.25, "experts from all over memory")
+        scattered = min(1.0, _expert_bandwidth(bench, op_seconds) / read_bandwidth(threads))
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
     for number, quant_type in enumerate(types):
         progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")

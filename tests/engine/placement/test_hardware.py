@@ -212,7 +212,7 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
 
 def test_without_time_all_types_count_as_the_most_common_one() -> None:
     made = probe.measure_cpu("this", GiB, 1, seconds=0.0)
-    assert set(made.kernels.points) == {"Q4_K", "*", "attention"} and set(made.stalls) == {PRODUCT, ATTENTION}
+    assert set(made.kernels.points) == {"Q4_K", "*", "attention"} and made.stalls == {} and made.scattered_share == 1
     assert made.kernels.rate("Q8_0", 16) == made.kernels.rate("Q4_K", 16) > 1e6
 
 
