@@ -22,7 +22,7 @@ from app.library.pill import Pill
 from app.theme.theme import Theme
 from app.titled_text import TitledText
 from app.translation import engine_text, sentences, tr
-from engine.hub.recommend import Recommendation, Role
+from engine.hub.recommend import FLUENT, Recommendation, Role
 
 PAGE_WIDTH = 720
 
@@ -152,7 +152,7 @@ class FirstRunPage(QScrollArea):
         why = sentences(_role_words(one.role), engine_text(model.why))
         texts = TitledText(f"{model.title}  ·  {model.gigabytes:.1f} GB", why, row)
         speed = f"{one.speed:.0f}" if one.speed >= 10 else f"{one.speed:.1f}"
-        pill = Pill(tr("~{speed} tok/s predicted", speed=speed), "good" if one.role is not Role.ABLE else "quiet", row)
+        pill = Pill(tr("~{speed} tok/s predicted", speed=speed), "good" if one.speed >= FLUENT else "quiet", row)
         get = QPushButton(tr("Look at it"), row)
         get.setObjectName("secondary")
         get.setAccessibleName(tr("Look at {model}", model=model.title))

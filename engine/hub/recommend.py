@@ -62,12 +62,11 @@ def recommend(models: Sequence[CatalogueModel], memories: Memories) -> list[Reco
     room = memories.ram_bytes - SYSTEM_BYTES + memories.gpu_bytes * GPU_SHARE
     fitting = sorted((one for one in models if one.gigabytes * GB * CACHE_SHARE <= room), key=lambda one: one.billions)
     speeds = {one.title: predicted_decode(one, memories) for one in fitting}
-    chosen: dict[str, Recommendation] = {}
-    for role, least in ((Role.ABLE, 2.0), (Role.BALANCED, FLUENT), (Role.QUICK, QUICK)):
-        candidates = [one for one in fitting if speeds[one.title] >= least and one.title not in chosen] or [
-            one for one in fitting if one.title not in chosen
-        ][:1]
-        if candidates:
-            best = candidates[-1]
-            chosen[best.title] = Recommendation(best, role, speeds[best.title])
-    return sorted(chosen.values(), key=lambda one: one.model.billions)
+    chosen: list[CatalogueModel] = []
+    for least in (2.0, FLUENT, QUICK):
+        left = [one for one in fitting if one not in chosen]
+        candidates = [one for one in left if speeds[one.title] >= least] or left[:1]
+        chosen += candidates[-1:]
+    chosen.sort(key=lambda one: one.billions)
+    roles = (Role.QUICK, Role.BALANCED, Role.ABLE)[3 - len(chosen) :]
+    return [Recommendation(one, role, speeds[one.title]) for one, role in zip(chosen, roles, strict=True)]

@@ -141,6 +141,12 @@ def test_three_models_that_fit_one_of_each_speed():
     assert recommend(CATALOGUE, Memories(2 * GB, 20e9)) == []
 
 
+def test_where_nothing_is_quick_the_larger_one_is_still_the_more_able():
+    found = recommend(CATALOGUE, Memories(32 * GB, 0.3 * GB))
+    assert [one.model.title for one in found] == ["Small", "Medium", "Large"]
+    assert [one.role for one in found] == [Role.QUICK, Role.BALANCED, Role.ABLE]
+
+
 def test_a_mixture_reads_what_is_active_and_a_card_its_own_share():
     memories = Memories(64 * GB, 50e9)
     assert predicted_decode(CATALOGUE[1], memories) == pytest.approx(50 / 5.03)
