@@ -14,6 +14,7 @@ from engine.errors import EngineError, FormatError, UnsupportedError
 from engine.gguf import GGUFFile, QuantType
 from engine.heat_recorder import HeatRecorder
 from engine.memory.available import available_memory, format_bytes, require_memory
+from engine.memory.heap import release_freed_memory
 from engine.memory.kv_pool import BLOCK_TOKENS, KVPool
 from engine.memory.prefix_cache import PrefixCache
 from engine.messages import (
@@ -268,6 +269,8 @@ def load_native(
             device=device.label if device is not None else "",
             has_reasoning_switch=template.has_reasoning_switch,
         )
+        gguf.release_header()
+        release_freed_memory()
         session = Session(model.executor, cache, context, tokenizer.is_stop, emit)
         return NativeBackend(info, tokenizer, template, cache, session, model, emit, memory, control, recorder)
     except BaseException:

@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.benchmark.contestant import Setup, benchmark_tokens
 from engine.budget_control import BudgetControl
 from engine.gguf import GGUFFile
+from engine.memory.heap import release_freed_memory
 from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
 from engine.placement.shape import ModelShape
@@ -36,8 +37,11 @@ class NativeContestant:
             tier=setup.variant or "auto",
             device=device,
         )
+        shape = ModelShape.from_gguf(gguf)
+        gguf.release_header()  # as after every load
+        release_freed_memory()
         if self._model.hybrid is not None:
-            control = BudgetControl.of(self._model, ModelShape.from_gguf(gguf), lambda event: None)
+            control = BudgetControl.of(self._model, shape, lambda event: None)
             control.set_budget(self._model.hybrid.device.memory.limit)
             control.finish()
         if setup.trace:

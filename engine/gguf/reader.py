@@ -72,6 +72,12 @@ class GGUFFile:
         for shard in self._shards:
             shard.check_unchanged()
 
+    def release_header(self) -> None:
+        """Gives back the headers' bytes, megabytes where there is a vocabulary: `metadata` is empty from now on."""
+        for shard in self._shards:
+            shard.release_header()
+        self.metadata = self._shards[0].header.metadata
+
     def close(self) -> None:
         """Closes the files. Memory that was handed out by `buffer` stays valid until it is released."""
         for shard in self._shards:

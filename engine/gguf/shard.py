@@ -10,11 +10,13 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from engine.errors import FileError
 from engine.gguf.errors import FileChangedError, display_name, full_name
 from engine.gguf.header import Header, parse_header
+from engine.gguf.metadata import Metadata
 from kernels import _cpu
 
 
@@ -62,6 +64,10 @@ class Shard:
         size = end // mmap.PAGESIZE * mmap.PAGESIZE - first
         if self._mapping is not None and size > 0 and hasattr(self._mapping, "madvise"):  # Windows has no such call
             self._mapping.madvise(mmap.MADV_DONTNEED, first, size)
+
+    def release_header(self) -> None:
+        """Gives back the header's bytes: its metadata is empty from now on."""
+        self.header = replace(self.header, metadata=Metadata(os.fspath(self.path), memoryview(b""), {}))
 
     def bytes_at(self, offset: int, count: int) -> bytes:
         """Up to `count` bytes from `offset`, read and not mapped."""

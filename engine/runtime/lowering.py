@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import heapq
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernels._cpu import Program
 
@@ -147,8 +149,10 @@ class _Capture:
             starts.append(self.program.operation_count)
             self.emit(op)
         starts.append(self.program.operation_count)
-        self.program.finish()
         logits = self.values[self.graph.logits]
+        # Whoever moves experts, or lets two engines choose the same, asks what a router read and chose.
+        routed = (value for op in self.graph.ops if isinstance(op, Router) for value in (*op.reads, *op.writes))
+        self.program.finish(kept=sorted({logits, *(self.values[name] for name in (*self.crossing, *routed))}))
         return CpuProgram(
             self.program,
             self.values,
@@ -279,28 +283,64 @@ def _share_values(graph: Graph, program: Program, crossing: frozenset[str]) -> d
     """A handle for every value. Values of one width that are never needed at the same time share a handle.
 
     Without sharing, the values of all layers would take memory for a whole micro-batch at once. Crossing values share
-    among themselves only, those with a row per output apart, because a handle is read as its last use left it.
+    among themselves only, because a handle is read as its last use left it. Values with a row per output share apart,
+    and so do those that fused operations do without, whose memory then nothing touches.
     """
-    selected = _selected_values(graph)
+    selected, passing = _selected_values(graph), _passing_values(graph)
     ids = {op.ids for op in graph.ops if isinstance(op, Router)}
     last_use = {value: index for index, op in enumerate(graph.ops) for value in (*op.reads, *op.writes)}
     last_use[graph.logits] = len(graph.ops)
     handles: dict[str, int] = {}
-    free: defaultdict[tuple[int, bool, bool, bool], list[int]] = defaultdict(list)
+    free: defaultdict[_Kind, list[int]] = defaultdict(list)
 
-    def kind(value: str) -> tuple[int, bool, bool, bool]:
-        crosses = value in crossing
-        return graph.values[value], value in ids, crosses, crosses and value in selected
+    def kind(value: str) -> _Kind:
+        return _Kind(graph.values[value], value in ids, value in crossing, value in selected, value in passing)
 
     for index, op in enumerate(graph.ops):
         for value in op.writes:
             if value not in handles:
                 same = free[kind(value)]
-                handles[value] = same.pop() if same else program.value(graph.values[value], value in ids)
+                dying = [v for v in _overwritable(op) if last_use[v] == index and kind(v) == kind(value)]
+                if dying:
+                    handles[value] = min(handles[v] for v in dying)
+                elif same:  # the lowest first, so that layers of one kind use handles alike
+                    handles[value] = heapq.heappop(same)
+                else:
+                    handles[value] = program.value(graph.values[value], value in ids)
+        taken = {handles[value] for value in op.writes}
         for value in {*op.reads, *op.writes}:
-            if last_use[value] == index:
-                free[kind(value)].append(handles[value])
+            if last_use[value] == index and (value in op.writes or handles[value] not in taken):
+                heapq.heappush(free[kind(value)], handles[value])
     return handles
+
+
+class _Kind(NamedTuple):
+    """What values must agree in to share a handle."""
+
+    width: int
+    is_ids: bool
+    crosses: bool
+    is_selected: bool
+    passes: bool
+
+
+def _overwritable(op: Op) -> tuple[str, ...]:
+    """Inputs that the output may take the place of, as every element is read before it is written."""
+    if isinstance(op, Add):
+        return op.reads
+    return op.reads if isinstance(op, RMSNorm) and op.group and not op.groups else ()
+
+
+def _passing_values(graph: Graph) -> frozenset[str]:
+    """Values between a norm, its product, and what takes the product in at once (see `_cuts`)."""
+    readers = Counter(value for op in graph.ops for value in op.reads)
+    passing: set[str] = set()
+    for op, after in pairwise(graph.ops):
+        if (isinstance(op, RMSNorm) and not op.group and isinstance(after, Linear)) or (
+            isinstance(op, Linear) and isinstance(after, GLU | Add)
+        ):
+            passing.update(value for value in op.writes if value in after.reads and readers[value] == 1)
+    return frozenset(passing)
 
 
 def _selected_values(graph: Graph) -> frozenset[str]:

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePage = size_t{2} << 20, kPage = size_t{64} << 10;  // kPage: of any system, or several
 
 #if defined(__linux__)
 // Zero pages that exist only once touched. One huge page more than asked for, to start at a multiple of its size.
@@ -23,7 +23,8 @@ uint8_t* map_pages(size_t bytes) {
   const auto base = reinterpret_cast<uintptr_t>(memory), start = (base + kHugePage - 1) / kHugePage * kHugePage;
   if (start > base) munmap(memory, start - base);
   if (base + kHugePage > start) munmap(reinterpret_cast<void*>(start + bytes), base + kHugePage - start);
-  madvise(reinterpret_cast<void*>(start), bytes, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
+  // Only advice: a refusal changes nothing. Not for the end, where a huge page would hold more than was asked for.
+  madvise(reinterpret_cast<void*>(start), bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return reinterpret_cast<uint8_t*>(start);
 }
 #endif
@@ -35,7 +36,7 @@ Arena::Arena(size_t bytes) {
   if (bytes > std::numeric_limits<size_t>::max() / 4) throw std::bad_alloc();
 #if defined(__linux__)
   if (bytes >= kHugePage) {
-    size_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    size_ = (bytes + kPage - 1) / kPage * kPage;
     data_ = map_pages(size_);
     return;
   }

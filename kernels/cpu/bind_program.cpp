@@ -178,7 +178,12 @@ void bind_operations(nb::class_<Program>& program) {
           },
           "x"_a, "alpha"_a, "beta"_a, "a"_a, "dt"_a, "out"_a, "state"_a, "key_heads"_a, "value_heads"_a, "key_dim"_a,
           "value_dim"_a, "tiled"_a, "eps"_a)
-      .def("finish", &Program::finish, "fuse"_a = true);
+      .def(
+          "finish",
+          [](Program& self, bool fuse, const std::optional<Handles>& kept) {
+            self.finish(fuse, kept ? &*kept : nullptr);
+          },
+          "fuse"_a = true, "kept"_a = nb::none());
 }
 
 void bind_execution(nb::class_<Program>& program) {

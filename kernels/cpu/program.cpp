@@ -195,6 +195,7 @@ Program::Rows Program::read(Handle handle) const {
   if (arena_ == nullptr) refuse("read: nothing has run yet");
   if (value.fused_away)
     refuse("read: " + named("value", handle) + " exists only inside a fused step; finish(fuse=False) keeps it");
+  if (!value.kept) refuse("read: " + named("value", handle) + " shares its memory; finish(kept=…) keeps it");
   const Domain domain = last_domains_[static_cast<size_t>(handle)];
   return {value_rows_[static_cast<size_t>(handle)], domain == Domain::tokens ? last_tokens_ : last_outputs_,
           value.width, value.is_ids, arena_};
@@ -205,6 +206,7 @@ void Program::write(Handle handle, const void* data, int rows, int width, bool i
   const Value& value = at(values_, handle, "value");
   const std::string what = "write: " + named("value", handle);
   if (!finished_) refuse("write: finish() comes first");
+  if (!value.kept) refuse(what + " shares its memory; finish(kept=…) keeps it");
   if (value.is_ids != is_ids) refuse(what + (value.is_ids ? " holds int32 ids" : " holds float32"));
   if (width != value.width)
     refuse(what + " has width " + std::to_string(value.width) + ", not " + std::to_string(width));

@@ -43,6 +43,8 @@ struct Value {
   int width;
   bool is_ids = false;      // int32 expert ids, written by a router
   bool fused_away = false;  // the last operation that writes it keeps it in registers or scratch
+  bool kept = true;         // can be read and written between runs; otherwise it shares memory with others
+  size_t place = 0;         // of one that is not kept: floats per row before it
 };
 
 struct Weight {
@@ -143,7 +145,8 @@ class Program {
   void split_heads(Handle x, std::vector<Handle> outs, std::vector<int> sizes, int heads);
   void short_conv(Handle x, Handle weight, Handle out, Handle state);
   void delta_rule(const DeltaRule& operation);
-  void finish(bool fuse);
+  // With `kept`, only these values (and those that no operation writes first) can be read and written between runs.
+  void finish(bool fuse, const Handles* kept = nullptr);
 
   // --- execution ---
   // Marks the program as running until destroyed; everything else then refuses to change it. Throws
@@ -204,6 +207,7 @@ class Program {
   void fuse_linear_at(int index);
   void fuse_attention_at(int index);
   bool is_dead_after(Handle value, int index) const;
+  void place_values(const Handles& kept);
   std::vector<const Step*> select_steps(int begin, int end) const;
   void execute(ThreadPool& pool, const Batch& batch, int begin, int end);
 
@@ -220,6 +224,7 @@ class Program {
   std::vector<Domain> last_domains_;     // per value, after the whole program
   std::vector<bool> has_token_rows_;     // per value: somewhere it has one row per token
   std::vector<Handles> used_weights_;    // per operation
+  size_t shared_row_ = 0;                // floats per row of the values that share memory
   bool finished_ = false;
   std::atomic<bool> running_{false};
 

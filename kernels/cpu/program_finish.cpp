@@ -5,6 +5,7 @@
 
 #include "program.h"
 #include "steps.h"
+#include "value_memory.h"
 
 namespace tessera {
 namespace {
@@ -149,8 +150,49 @@ void Program::fuse_linear_at(int index) {
   fused_[static_cast<size_t>(index)] = {make_linear_step(*this, std::move(fused)), next};
 }
 
-void Program::finish(bool fuse) {
+// Places the values with a row per token that need not be kept: what no step needs at the same time shares memory.
+// A fused step counts as one time, whichever way it is run.
+void Program::place_values(const Handles& kept) {
+  const size_t count = values_.size();
+  const auto at = [](Handle h) { return static_cast<size_t>(h); };
+  std::vector<bool> live(count, false);
+  ValueUse use{std::vector<int>(count, 0), std::vector<bool>(count, false), {}, {}};
+  std::vector<int> begins;  // of steps, the last first
+  for (int i = 0; i < operation_count(); i = fused_[at(i)].step != nullptr ? fused_[at(i)].end : i + 1)
+    begins.insert(begins.begin(), i);
+  int end = operation_count();
+  for (const int begin : begins) {
+    std::vector<bool> needed = live;
+    for (int i = end - 1; i >= begin; --i) {
+      const Operation& operation = operations_[at(i)];
+      const Handles reads = values_read(operation), written = values_written(operation);
+      for (const Handle h : written) needed[at(h)] = true, live[at(h)] = false;
+      for (const Handle h : reads) needed[at(h)] = live[at(h)] = true;
+      // A unit of heads of some tokens is written only when nobody reads its queries any more.
+      if (const auto* const attention = std::get_if<Attention>(&operation.body);
+          attention != nullptr && is_dead_after(attention->q, i))
+        use.in_place.push_back({use.sets.size(), attention->q, attention->out});
+    }
+    use.sets.push_back(std::move(needed));
+    end = begin;
+  }
+  for (size_t v = 0; v < count; ++v) {
+    const bool is_asked_for = contains(kept, static_cast<Handle>(v));
+    values_[v].kept = is_asked_for || live[v] || !has_token_rows_[v];  // live now: read before it is written
+    use.widths[v] = values_[v].kept ? 0 : values_[v].width;
+    use.last[v] = values_[v].fused_away;
+  }
+  const auto [places, row] = share_memory(use);
+  for (size_t v = 0; v < count; ++v) values_[v].place = places[v];
+  shared_row_ = row;
+}
+
+void Program::finish(bool fuse, const Handles* kept) {
   check_recording("finish");
+  if (kept != nullptr)
+    for (const Handle h : *kept)
+      if (h < 0 || static_cast<size_t>(h) >= values_.size())
+        throw std::invalid_argument("finish: there is no value " + std::to_string(h));
   infer_domains();
   single_.clear();
   fused_.clear();
@@ -166,6 +208,7 @@ void Program::finish(bool fuse) {
       if (fused_[static_cast<size_t>(i)].step == nullptr) fuse_attention_at(i);
       if (fused_[static_cast<size_t>(i)].step != nullptr) i = fused_[static_cast<size_t>(i)].end - 1;
     }
+  if (kept != nullptr) place_values(*kept);
   finished_ = true;
 }
 

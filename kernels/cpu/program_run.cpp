@@ -96,12 +96,15 @@ void Program::reserve_rows(int tokens, int outputs) {
     return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(values_[v].width)) /
            sizeof(float);
   };
-  size_t total = 0;
-  for (size_t v = 0; v < values_.size(); ++v) total += floats(v);
+  const auto rows = static_cast<size_t>(std::max({1, token_rows, output_rows}));
+  size_t total = shared_row_ * rows;
+  for (size_t v = 0; v < values_.size(); ++v) total += values_[v].kept ? floats(v) : 0;
   auto arena = std::make_shared<Arena>(sizeof(float) * total);
-  float* at = reinterpret_cast<float*>(arena->data());
+  float* at = reinterpret_cast<float*>(arena->data()) + shared_row_ * rows;
   value_rows_.assign(values_.size(), nullptr);
-  for (size_t v = 0; v < values_.size(); ++v) value_rows_[v] = std::exchange(at, at + floats(v));
+  for (size_t v = 0; v < values_.size(); ++v)
+    value_rows_[v] = values_[v].kept ? std::exchange(at, at + floats(v))
+                                     : reinterpret_cast<float*>(arena->data()) + values_[v].place * rows;
   arena_ = std::move(arena);
   token_capacity_ = token_rows;
   output_capacity_ = output_rows;

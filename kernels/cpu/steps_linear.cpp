@@ -71,7 +71,7 @@ class LinearStep final : public Step {
       pack_own(run, worker, own);
       if (reads_what_it_writes_) worker.barrier();
     } else {
-      pack_shared(run, worker, rows);
+      pack_shared(run, worker, rows, reinterpret_cast<float*>(own + packing_.bytes(1)));
       worker.barrier();
     }
     multiply(run, worker, rows, rows == 1 ? own : run.shared, product);
@@ -81,8 +81,12 @@ class LinearStep final : public Step {
   bool has_product() const { return d_.glu_out != kNone || d_.residual != kNone; }
 
   size_t own_input_bytes() const {
-    return packing_.bytes(1) + aligned_size(sizeof(float) * static_cast<size_t>(cols_));
+    const int rows = d_.has_norm ? grab_rows() : 0;
+    return packing_.bytes(1) + aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(cols_));
   }
+
+  // At least 16 rows are normalised and packed at a time.
+  int grab_rows() const { return packing_.tile() * ((15 + packing_.tile()) / packing_.tile()); }
 
   void normalise(const Run& run, int row, float* out) const {
     const float* const weight = run.program.vector_at(d_.norm.weight);
@@ -101,13 +105,19 @@ class LinearStep final : public Step {
     packing_.pack(x, cols_, nullptr, 1, 0, 1, own);
   }
 
-  void pack_shared(const Run& run, Worker& worker, int rows) const {
-    const int tile = packing_.tile() * ((15 + packing_.tile()) / packing_.tile());  // at least 16 rows a grab
-    worker.share((rows + tile - 1) / tile, [&](int i) {
-      const int first = i * tile, last = std::min(rows, first + tile);
-      if (d_.has_norm)
-        for (int r = first; r < last; ++r) normalise(run, r, run.row(d_.norm.out, r));
-      packing_.pack(run.value(d_.has_norm ? d_.norm.out : d_.linear.x), cols_, nullptr, rows, first, last, run.shared);
+  void pack_shared(const Run& run, Worker& worker, int rows, float* own) const {
+    const int grab = grab_rows();
+    worker.share((rows + grab - 1) / grab, [&](int i) {
+      const int first = i * grab, last = std::min(rows, first + grab);
+      const size_t before = sizeof(float) * static_cast<size_t>(first) * static_cast<size_t>(cols_);
+      const float* x = run.value(d_.linear.x);
+      if (d_.has_norm) {
+        float* const normalised = d_.norm_kept ? run.row(d_.norm.out, first) : own;
+        for (int r = first; r < last; ++r) normalise(run, r, normalised + static_cast<ptrdiff_t>(r - first) * cols_);
+        // Where row 0 would be; only rows from `first` on are read.
+        x = reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(normalised) - before);
+      }
+      packing_.pack(x, cols_, nullptr, rows, first, last, run.shared);
     });
   }
 

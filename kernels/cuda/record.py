@@ -283,8 +283,8 @@ class Recorder(Handles):
 
         self._operations.append(do)
 
-    def finish(self, fuse: bool = True) -> None:
-        """fuse: a sum and the norm of it in one launch; both can still be read."""
+    def finish(self, fuse: bool = True, kept: Sequence[int] | None = None) -> None:
+        """fuse: a sum and the norm of it in one launch; both can still be read. Every value is kept in any case."""
         if not fuse:
             self._pairs.clear()
 

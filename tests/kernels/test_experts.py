@@ -166,6 +166,20 @@ def test_experts(tokens: int, top_k: int) -> None:
     np.testing.assert_allclose(moe.run(*routed), moe.expected(*routed), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(("hidden", "tokens"), [(512, 300), (1024, 300)])  # of 6 experts, three and one in a wave
+def test_experts_in_waves(hidden: int, tokens: int) -> None:
+    moe = Moe(hidden=hidden)
+    routed = moe.routed(tokens, 6)
+    whole = moe.run(*routed)
+    np.testing.assert_allclose(whole, moe.expected(*routed), rtol=0, atol=1e-4)
+    np.testing.assert_array_equal(moe.run(*routed, threads=3), whole)
+    x, ids, weights = routed
+    present = [False, True, True, False, True, False]
+    ours = moe.run(x, ids, weights, present=present)
+    hidden_ids = np.where(np.isin(ids, np.flatnonzero(present)), ids, -1)
+    np.testing.assert_allclose(ours, moe.expected(x, hidden_ids, weights), rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("activation", ["silu", "swiglu_oai"])
 @pytest.mark.parametrize("tokens", [1, 2, 13, 70])
 def test_biases(tokens: int, activation: Literal["silu", "swiglu_oai"]) -> None:

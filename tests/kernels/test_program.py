@@ -78,7 +78,7 @@ class Captured:
     cuts: list[int]  # operation counts after each layer
 
 
-def capture(tiny: Tiny, fuse: bool = True, kv_type: int = ref.F32, blocks: int = 16) -> Captured:
+def capture(tiny: Tiny, fuse: bool = True, kv_type: int = ref.F32, blocks: int = 16, keep_all: bool = True) -> Captured:
     p = _cpu.Program()
     w = {name: ref.bound_weight(p, array) for name, array in tiny.weights.items()}
     x, n, a = p.value(WIDTH), p.value(WIDTH), p.value(HEADS * DIM)
@@ -109,7 +109,7 @@ def capture(tiny: Tiny, fuse: bool = True, kv_type: int = ref.F32, blocks: int =
     p.select_rows(x, last)
     p.rms_norm(last, w["norm"], normed, 1e-5)
     p.linear(normed, [w["head"]], [], [logits])
-    p.finish(fuse)
+    p.finish(fuse, None if keep_all else [logits])
     return Captured(p, logits, cuts)
 
 
@@ -179,6 +179,43 @@ def test_segments_give_the_same_bits(tiny: Tiny) -> None:
         for begin, end in zip([0, *cuts], [*cuts, -1], strict=True):
             c.program.run(pool, b, begin, end)
         np.testing.assert_array_equal(c.program.read(c.logits), whole)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_values_that_share_memory_give_the_same_bits(tiny: Tiny, fuse: bool) -> None:
+    """However the operations are cut into runs, and with more tokens than before."""
+    pool, whole = _cpu.ThreadPool(2), prefill(capture(tiny, fuse), _cpu.ThreadPool(2))
+    everything = list(range(len(TOKENS)))
+    cut_at_all = list(range(1, capture(tiny).program.operation_count))
+    for cuts in ([], capture(tiny).cuts, cut_at_all):
+        c = capture(tiny, fuse, keep_all=False)
+        for count in (2, len(TOKENS)):
+            b = ref.batch(everything[:count], tables=TABLE, tokens=TOKENS[:count], outputs=everything[:count])
+            for begin, end in zip([0, *cuts], [*cuts, -1], strict=True):
+                c.program.run(pool, b, begin, end)
+        np.testing.assert_array_equal(c.program.read(c.logits), whole)
+
+
+def test_values_that_share_memory_are_not_read_or_written(tiny: Tiny) -> None:
+    c, pool = capture(tiny, fuse=False, keep_all=False), _cpu.ThreadPool(1)
+    prefill(c, pool)
+    with pytest.raises(ValueError, match="read: value 0 shares its memory"):
+        c.program.read(0)
+    with pytest.raises(ValueError, match="write: value 0 shares its memory"):
+        c.program.write(0, np.zeros((1, WIDTH), np.float32))
+
+
+def test_values_that_nobody_writes_first_are_kept() -> None:
+    p = _cpu.Program()
+    x, y, z = (p.value(16) for _ in range(3))
+    p.add(x, x, y)
+    p.add(y, x, z)
+    p.finish(kept=[z])
+    p.write(x, np.ones((3, 16), np.float32))
+    p.run(_cpu.ThreadPool(1), ref.batch(range(3), tables=[[0]]))
+    assert (p.read(z) == 3).all() and (p.read(x) == 1).all()
+    with pytest.raises(ValueError, match="finish: there is no value 7"):
+        _cpu.Program().finish(kept=[7])
 
 
 def test_outputs_name_the_rows(tiny: Tiny) -> None:

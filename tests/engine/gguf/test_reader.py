@@ -50,6 +50,16 @@ def test_tiny_models_as_the_package_reads_them(tiny_models: Callable[[TinyModel]
     assert_same_as_package(tiny_models(TinyModel(family, "all", vocabulary=300)))
 
 
+def test_the_tensors_stay_when_the_header_is_given_back(tiny_models: Callable[[TinyModel], Path]) -> None:
+    with GGUFFile.open(tiny_models(TinyModel("llama"))) as file:
+        name, before = next(iter(file.tensors)), file.file_bytes
+        data = bytes(file.buffer(name))
+        file.release_header()
+        assert len(file.metadata) == 0 and len(file.header) == 0
+        assert bytes(file.buffer(name)) == data and file.file_bytes == before
+        file.check_unchanged()
+
+
 def test_the_starter_model(starter_model: Path) -> None:
     with GGUFFile.open(starter_model) as file:
         assert file.architecture == "llama"
