@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-import time
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -23,7 +22,6 @@ from engine.hub.errors import ChangedError, HubError, NotFoundError, ProtocolErr
 from engine.hub.journal import Source
 
 MAX_REDIRECTS = 8
-SLOW_READ = 0.0005  # seconds; who waits that long for bytes has time to write what came before
 SEGMENT = 8 << 30  # one request asks for no more: content networks refuse ranges of more than about 50 GB
 _CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+|\*)$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
@@ -86,14 +84,13 @@ class RangeRead:
 
 
 def _joined(stream: httpcore2.NetworkStream, left: int, seconds: float | None) -> Iterator[bytes]:
-    """What `stream` delivers, as blocks of up to READ_BYTES; a slow network's bytes are passed on as they come.
+    """What `stream` delivers, as blocks of up to READ_BYTES; nothing is held back while more has to be waited for.
 
     A TLS connection gives 16 KiB at a time, and to write and hash each for itself takes longer than to read it.
     """
     pieces: list[bytes] = []
     count = 0
     while left > 0:
-        begin = time.monotonic()
         try:
             piece = stream.read(min(left, READ_BYTES - count), timeout=seconds)
             if not piece:
@@ -105,7 +102,7 @@ def _joined(stream: httpcore2.NetworkStream, left: int, seconds: float | None) -
         pieces.append(piece)
         count += len(piece)
         left -= len(piece)
-        if count >= READ_BYTES or not left or time.monotonic() - begin > SLOW_READ:
+        if count >= READ_BYTES or not left or not stream.get_extra_info("is_readable"):
             yield b"".join(pieces)
             pieces, count = [], 0
 
