@@ -18,7 +18,7 @@ struct Stride {
 void fill_avx2_codebook(MatmulTable& table) {
   each_codebook_row([&]<class Row>() {
     using Kernel = std::conditional_t<Row::kWide, MaddubsWide<Row>, MaddubsK<NarrowCodebook<Row>>>;
-    fill_row<Kernel, CodebookRows<Row>, Stride>(table, Row::kType, "avx2");
+    fill_row<Kernel, typename Row::Product, Stride>(table, Row::kType, "avx2");
   });
 }
 

@@ -60,7 +60,7 @@ void fill_matmul_avx512(MatmulTable& table) {
   fill_32<Maddubs32<MXFP4>, MXFP4Row>(table, QuantType::MXFP4);
   each_codebook_row([&]<class Row>() {
     using Kernel = std::conditional_t<Row::kWide, MaddubsWide<Row>, MaddubsK<NarrowCodebook<Row>>>;
-    fill_row<Kernel, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512");
+    fill_row<Kernel, typename Row::Product, StrideK>(table, Row::kType, "avx512");
   });
   fill_float<LoadF32>(table, QuantType::F32, "avx512");
   fill_float<LoadF16>(table, QuantType::F16, "avx512");

@@ -61,7 +61,7 @@ void fill_matmul_avx512_vnni(MatmulTable& table) {
   fill_32<Dot32<MXFP4>, DotRows32<MXFP4Row>>(table, QuantType::MXFP4);
   each_codebook_row([&]<class Row>() {
     using Kernel = std::conditional_t<Row::kWide, DotWide<Row>, DotK<NarrowCodebook<Row>>>;
-    fill_row<Kernel, CodebookRows<Row>, StrideK>(table, Row::kType, "avx512_vnni");
+    fill_row<Kernel, typename Row::Product, StrideK>(table, Row::kType, "avx512_vnni");
   });
 #ifndef TESSERA_EMULATE_AVX512
   table.int8_peak = int8_peak;

@@ -19,7 +19,7 @@ inline void decode_rows(const uint8_t* const* rows, size_t block, float* d, vi* 
     Row row;
     row.begin(rows[r] + block);
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) _mm256_store_si256(reinterpret_cast<__m256i*>(q[r] + 32 * j), row.quants(j));
+    for (int j = 0; j < 8; ++j) _mm256_store_si256(reinterpret_cast<__m256i*>(q[r] + 32 * j), row.values(j));
     _mm256_store_si256(reinterpret_cast<__m256i*>(words[r]), row.scale_words);
     d[r] = row.d;
     q_rows[r] = q[r], word_rows[r] = reinterpret_cast<const uint8_t*>(words[r]);

@@ -1,8 +1,8 @@
 // Private to the x86 tiers: types of 256 values that stand in a codebook, from raw rows.
 //
-// A block is visited 32 values at a time as the K types are, but its quants are signed and have no offset: vpmaddubsw
-// takes their magnitudes and the activations with their signs. Panels are made from the same rows, so that each type
-// is decoded in one place.
+// A block is visited 32 values at a time as the K types are, but its values are signed: vpmaddubsw takes their
+// magnitudes and the activations under their signs. Panels are made from the same rows, so that each type is decoded in
+// one place.
 #pragma once
 #include "matmul_codebook.h"
 #include "matmul_rows_k.h"
@@ -10,8 +10,15 @@
 namespace tessera {
 namespace {
 
-// Each type: begin(w), then quants(j) for j = 0 .. 7, signed; scale_words, sixteen int16, one per 16 values; d.
-// kSubBlock: 32 where pairs of scales are equal. kWide: quants exceed ±16.
+// Each type: begin(w), then values(j) for j = 0 .. 7, signed; scale_words, sixteen int16, one per 16 values; d.
+// kSubBlock: 32 where pairs of scales are equal. kWide: values exceed ±16. Product: the one with few tokens, which asks
+// for terms(j), or where the values plus an offset are small and unsigned, for quants(j) as those of the K types.
+struct Terms {
+  __m256i magnitudes, signs;  // signs: any numbers that have them
+  __m256i values() const { return _mm256_sign_epi8(magnitudes, signs); }
+};
+template <class Row>
+struct CodebookRows;
 struct CodebookRow {
   __m256i scale_words, first, second;  // in order; scales 0..7 and 8..15 in both halves
   float d;
@@ -31,6 +38,7 @@ struct IQ4_XSRow : CodebookRow {
   static constexpr QuantType kType = QuantType::IQ4_XS;
   static constexpr int kBytes = sizeof(BlockIQ4_XS), kSubBlock = 32;
   static constexpr bool kWide = true;
+  using Product = CodebookRows<IQ4_XSRow>;
   const uint8_t* qs;
   void begin(const uint8_t* w) {
     const __m128i four = _mm_cvtsi32_si128(load32(w + 4)), mask = _mm_set1_epi8(15);
@@ -42,10 +50,14 @@ struct IQ4_XSRow : CodebookRow {
     d = half1(w);
     qs = w + 8;
   }
-  __m256i quants(int j) const {
+  __m256i values(int j) const {
     const __m128i v = load16(qs + 16 * j);
     const __m256i nibbles = and8(_mm256_setr_m128i(v, _mm_srli_epi16(v, 4)), 15);
     return _mm256_shuffle_epi8(both(load_codebook(kIq4Values)), nibbles);
+  }
+  Terms terms(int j) const {
+    const __m256i v = values(j);
+    return {_mm256_abs_epi8(v), v};
   }
 };
 
@@ -66,11 +78,12 @@ struct CodebookRows {
         __m256i scaled[T];
 #pragma GCC unroll 8
         for (int j = 0; j < 8; ++j) {
-          const __m256i q = row.quants(j), magnitude = _mm256_abs_epi8(q), scale = row.scales(j);
+          const Terms terms = row.terms(j);
+          const __m256i scale = row.scales(j);
 #pragma GCC unroll 3
           for (int t = 0; t < T; ++t) {
             const __m256i x = load256(task.packed + t * at.stride + 256 * b + 32 * j);
-            const __m256i products = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, q));
+            const __m256i products = _mm256_maddubs_epi16(terms.magnitudes, _mm256_sign_epi8(x, terms.signs));
             const __m256i part = _mm256_madd_epi16(products, scale);
             scaled[t] = j == 0 ? part : _mm256_add_epi32(scaled[t], part);
           }
