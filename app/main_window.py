@@ -200,6 +200,9 @@ class MainWindow(QMainWindow):
         page.begin_requested.connect(self._focus_composer)
         page.file_chosen.connect(self._load_and_begin)
         page.model_requested.connect(self._discover)
+        self._models.models_found.connect(page.show_models)
+        if self._models.models:
+            page.show_models(self._models.models)
         return page
 
     def _load_and_begin(self, path: str) -> None:
@@ -235,6 +238,7 @@ class MainWindow(QMainWindow):
         self.chat_page.panel_made.connect(self._add_budget)
         self.chat_page.deleted.connect(self._messages_deleted)
         self.chat_page.picker.folder_requested.connect(self._show_models_folder)
+        self.chat_page.empty.pressed.connect(lambda: self._discover(""))
         for command in self.commands:
             if command.keys:
                 QShortcut(QKeySequence(command.keys), self, command.run)

@@ -10,7 +10,7 @@ from app.model_controller import ModelController
 from app.theme.theme import Theme
 from app.translation import tr
 
-ROOM_FOR_ALL, ROOM_FOR_WORDS = 190, 110  # pixels
+ROOM_FOR_BUTTON, ROOM_FOR_ALL, ROOM_FOR_WORDS = 260, 190, 110  # pixels
 
 
 class EmptyPage(EmptyState):
@@ -24,7 +24,10 @@ class EmptyPage(EmptyState):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        height = event.size().height()
+        self._fit(event.size().height())
+
+    def _fit(self, height: int) -> None:
+        self.button.setVisible(bool(self.button.text()) and height >= ROOM_FOR_BUTTON)
         self.mark.setVisible(height >= ROOM_FOR_ALL)
         for words in (self.title, self.text):
             words.setVisible(height >= ROOM_FOR_WORDS)
@@ -39,6 +42,8 @@ class EmptyPage(EmptyState):
             )
         else:
             where = tr(
-                "Open a GGUF file with the button at the top, or put one into {folder}.", folder=models.models_folder
+                "Find one in the library, open a GGUF file with the button at the top, or put one into {folder}.",
+                folder=models.models_folder,
             )
-            self.show_words(tr("No model yet"), where)
+            self.show_words(tr("No model yet"), where, tr("Discover models"))
+        self._fit(self.height())

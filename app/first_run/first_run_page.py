@@ -19,9 +19,11 @@ from PySide6.QtWidgets import (
 from app.background import Background
 from app.first_run.machine_words import Fact, FirstLook, look
 from app.library.pill import Pill
+from app.model_files import ModelFile
 from app.theme.theme import Theme
 from app.titled_text import TitledText
 from app.translation import engine_text, sentences, tr
+from engine.hub.names import STARTER_FILE
 from engine.hub.recommend import FLUENT, Recommendation, Role
 
 PAGE_WIDTH = 720
@@ -36,6 +38,7 @@ class FirstRunPage(QScrollArea):
         super().__init__(parent)
         self._theme = theme
         self._found: FirstLook | None = None
+        self._has_model = True  # until the models folder was looked through
         self.setObjectName("page")
         self.setAccessibleName(tr("Welcome to Tessera"))
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -55,7 +58,7 @@ class FirstRunPage(QScrollArea):
         self._text(tr("It runs language models on this computer. What you write stays here."), body)
         self.begin = QPushButton(tr("Start chatting"), body)
         self.begin.setObjectName("primary")
-        self.begin.clicked.connect(self.begin_requested)
+        self.begin.clicked.connect(self._begin)
         self.import_file = QPushButton(tr("Open a model file of mine…"), body)
         self.import_file.setObjectName("secondary")
         self.import_file.clicked.connect(self._ask_file)
@@ -66,7 +69,7 @@ class FirstRunPage(QScrollArea):
         buttons.addStretch(1)
         self._column.addSpacing(6)
         self._column.addLayout(buttons)
-        self._text(tr("A small starter model is here already and answers at once: quick, but not clever."), body)
+        self.model_words = self._text(tr("Looking for models…"), body)
         self._heading(tr("This computer"), body)
         self.facts = self._card(body)
         self.facts.addWidget(self._line(tr("Looking at this computer…")))
@@ -101,6 +104,18 @@ class FirstRunPage(QScrollArea):
         rows.setSpacing(0)
         self._column.addWidget(card)
         return rows
+
+    def show_models(self, models: list[ModelFile]) -> None:
+        """What there is to begin with; without any model the way leads to the library."""
+        self._has_model = bool(models)
+        self.begin.setText(tr("Start chatting") if models else tr("Discover models"))
+        if any(model.path.name == STARTER_FILE for model in models):
+            words = tr("A small starter model is here already and answers at once: quick, but not clever.")
+        elif models:
+            words = tr("Models that are here already: {count}.", count=len(models))
+        else:
+            words = tr("No model is here yet: look for one, or open a file of yours.")
+        self.model_words.setText(words)
 
     def show_look(self, found: FirstLook) -> None:
         """Fill both cards, in place of what stood there."""
@@ -167,6 +182,12 @@ class FirstRunPage(QScrollArea):
         side.addWidget(get, 0, Qt.AlignmentFlag.AlignRight)
         line.addLayout(side)
         return row
+
+    def _begin(self) -> None:
+        if self._has_model:
+            self.begin_requested.emit()
+        else:
+            self.model_requested.emit("")
 
     def _ask_file(self) -> None:
         name, _ = QFileDialog.getOpenFileName(self, tr("Open a model"), "", "GGUF (*.gguf)")

@@ -126,7 +126,7 @@ class SettingRow(QWidget):
             return spin
         line = QLineEdit(self)
         line.setMinimumWidth(200)
-        line.setPlaceholderText(tr("Default"))
+        line.setPlaceholderText(tr(setting.zero))
         line.editingFinished.connect(lambda: self._tell(line.text()))
         return line
 

@@ -27,7 +27,7 @@ class Setting:
     needs_restart: bool = False
     needs_reload: bool = False  # takes effect when the model is loaded the next time
     shown: bool = True
-    zero: str = "Automatic"  # what 0 means, where it is the default
+    zero: str = "Automatic"  # what 0, or an empty text, means where it is the default
     too_much: str = ""  # said of more than `maximum`, {} being that; empty: as of every other
     renamed_from: tuple[str, ...] = field(default=())
 
@@ -111,6 +111,7 @@ SETTINGS: tuple[Setting, ...] = (
         PRIVACY,
         "Address for updates",
         "The https address of a release file. Empty: nobody is asked.",
+        zero="None",
     ),
     Setting(
         "models_folder",
@@ -118,6 +119,7 @@ SETTINGS: tuple[Setting, ...] = (
         GENERAL,
         "Models folder",
         "Where models are looked for and downloaded to. Empty: inside the application's data folder.",
+        zero="Default",
     ),
     Setting(
         "automatic_titles",
@@ -131,8 +133,8 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         ENGINE,
         "Threads",
-        "Processor threads used for computing, at most one for each logical processor. 0: one for each fast physical "
-        "core.",
+        "Processor threads used for computing, at most one for each logical processor. Automatic: one for each fast "
+        "physical core.",
         minimum=0,
         maximum=usable_processors(),
         too_much="“threads” must be at most {}: no more logical processors can be used here.",
@@ -143,7 +145,7 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         ENGINE,
         "Context length",
-        "Tokens a conversation may span. 0: what the model was trained with, capped by memory.",
+        "Tokens a conversation may span. Automatic: what the model was trained with, capped by memory.",
         minimum=0,
         maximum=16_777_216,
         needs_reload=True,
@@ -163,6 +165,7 @@ SETTINGS: tuple[Setting, ...] = (
         NETWORK,
         "Hub address",
         "Where models are searched and fetched, for instance a mirror. Empty: HF_ENDPOINT, or huggingface.co.",
+        zero="Default",
     ),
     Setting(
         "hub_proxy",
@@ -170,6 +173,7 @@ SETTINGS: tuple[Setting, ...] = (
         NETWORK,
         "Proxy",
         "As http://user:password@host:port. Empty: the system's; “none”: no proxy at all.",
+        zero="Like the system",
     ),
     Setting(
         "hub_ca_file",
@@ -177,6 +181,7 @@ SETTINGS: tuple[Setting, ...] = (
         NETWORK,
         "Additional certificates",
         "A PEM file, for companies whose proxy signs its own certificates.",
+        zero="None",
     ),
     Setting(
         "download_parallel",

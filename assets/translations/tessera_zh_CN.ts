@@ -620,6 +620,10 @@
       <translation>文件以 GB（10⁹ 字节）计，内存以 GiB（2³⁰ 字节，多 7%）计。</translation>
     </message>
     <message>
+      <source>Find one in the library, open a GGUF file with the button at the top, or put one into {folder}.</source>
+      <translation>在模型库中查找模型，用顶部的按钮打开 GGUF 文件，或将其放入 {folder}。</translation>
+    </message>
+    <message>
       <source>Find one under Discover, or drop a .gguf file here.</source>
       <translation>请在“发现”中查找，或将 .gguf 文件拖到这里。</translation>
     </message>
@@ -1028,6 +1032,10 @@
       <translation>正在了解这台电脑…</translation>
     </message>
     <message>
+      <source>Looking for models…</source>
+      <translation>正在查找模型…</translation>
+    </message>
+    <message>
       <source>Lower the budget to {size}</source>
       <translation>将预算降到 {size}</translation>
     </message>
@@ -1128,6 +1136,10 @@
       <translation>本机上的模型</translation>
     </message>
     <message>
+      <source>Models that are here already: {count}.</source>
+      <translation>已有的模型：{count} 个。</translation>
+    </message>
+    <message>
       <source>Models that suit it</source>
       <translation>适合这台电脑的模型</translation>
     </message>
@@ -1214,6 +1226,10 @@
     <message>
       <source>No answer came.</source>
       <translation>没有给出回答。</translation>
+    </message>
+    <message>
+      <source>No model is here yet: look for one, or open a file of yours.</source>
+      <translation>这里还没有模型：查找一个，或打开您自己的文件。</translation>
     </message>
     <message>
       <source>No model is loaded</source>
@@ -1322,10 +1338,6 @@
     <message>
       <source>Open</source>
       <translation>打开</translation>
-    </message>
-    <message>
-      <source>Open a GGUF file with the button at the top, or put one into {folder}.</source>
-      <translation>用顶部的按钮打开 GGUF 文件，或将其放入 {folder}。</translation>
     </message>
     <message>
       <source>Open a link</source>
@@ -1496,8 +1508,8 @@
       <translation>处理器</translation>
     </message>
     <message>
-      <source>Processor threads used for computing, at most one for each logical processor. 0: one for each fast physical core.</source>
-      <translation>用于计算的处理器线程数，最多为逻辑处理器的数量。0：每个高性能物理核心一个。</translation>
+      <source>Processor threads used for computing, at most one for each logical processor. Automatic: one for each fast physical core.</source>
+      <translation>用于计算的处理器线程数，最多为逻辑处理器的数量。自动：每个高性能物理核心一个。</translation>
     </message>
     <message>
       <source>Prompt</source>
@@ -2196,8 +2208,8 @@
       <translation>词元</translation>
     </message>
     <message>
-      <source>Tokens a conversation may span. 0: what the model was trained with, capped by memory.</source>
-      <translation>对话可占用的词元数。0：模型训练时的长度，受内存限制。</translation>
+      <source>Tokens a conversation may span. Automatic: what the model was trained with, capped by memory.</source>
+      <translation>对话可占用的词元数。自动：模型训练时的长度，受内存限制。</translation>
     </message>
     <message>
       <source>Tokens less likely than this share of the most likely one are left out.</source>

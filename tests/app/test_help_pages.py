@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +11,11 @@ from PySide6.QtWidgets import QLabel
 
 from app.first_run.machine_words import FirstLook, gpu_fact, memory_fact, processor_fact
 from app.help.gpu_page import GpuPage
+from app.model_files import ModelFile
 from app.problems import Action, Problem
 from engine.errors import FileError
 from engine.hub.catalogue import CatalogueModel
+from engine.hub.names import STARTER_FILE
 from engine.hub.recommend import GB, Memories, Role, predicted_decode, recommend
 from engine.messages import LoadModel
 from engine.telemetry.doctor import Check, Health
@@ -180,6 +183,22 @@ def test_the_first_page_leads_to_the_chat_the_library_and_a_file(app, qtbot, tmp
     app.window.show_page("welcome")
     page.begin.click()
     assert app.window.stack.currentWidget() is app.page
+
+
+def test_the_first_page_promises_no_starter_model_where_there_is_none(start, data_folder, qtbot):
+    for path in data_folder.models.iterdir():
+        path.unlink()
+    app = start(wait_for_model=False)
+    app.window.show_page("welcome")
+    page = app.window.page("welcome")
+    app.context.models.refresh()
+    qtbot.waitUntil(lambda: "No model is here yet" in page.model_words.text())
+    page.begin.click()
+    assert app.window.stack.currentWidget() is app.window.page("library")
+    page.show_models([ModelFile(path, 1) for path in (Path("a.gguf"), Path("b.gguf"))])
+    assert page.model_words.text().endswith("already: 2.") and page.begin.text() == "Start chatting"
+    page.show_models([ModelFile(Path(STARTER_FILE), 1)])
+    assert "starter model is here already" in page.model_words.text()
 
 
 def test_a_second_start_brings_its_model(app, tmp_path):
