@@ -22,7 +22,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.command is not None and options.open is not None:
         top.error(f"--open is for the window; {options.command} takes its model by itself")
     if options.command not in (None, "plan", "doctor") and options.data_dir is not None:
-        top.error(f"--data-dir is for the window; {options.command} keeps nothing there")
+        top.error(f"--data-dir is for the window, plan and doctor; {options.command} keeps nothing there")
     return options
 
 
@@ -35,7 +35,10 @@ def parser() -> argparse.ArgumentParser:
         prog="tessera", description="Run language models larger than your graphics card. Without a command: the window."
     )
     top.add_argument(
-        "--data-dir", type=_path, metavar="DIR", help="keep conversations and settings here; doctor checks it"
+        "--data-dir",
+        type=_path,
+        metavar="DIR",
+        help="keep conversations and settings here; doctor checks it, plan keeps what it measures here",
     )
     top.add_argument("--open", type=_path, metavar="FILE", help="open the window with this model; FILE alone does too")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")

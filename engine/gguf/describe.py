@@ -28,11 +28,12 @@ _FIRST_ITEMS = 8  # of an array
 
 @dataclass(frozen=True, slots=True)
 class MetadataRow:
-    """`value`: a string or number as it stands; of arrays the first items."""
+    """`value`: a string or number as it stands; of arrays the first items, and `count` is how many there are."""
 
     key: str
     type: str
     value: Any
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ def describe_file(file: GGUFFile) -> FileDescription:
         roles=_roles(file),
         shards=tuple(_shards(file)),
         metadata=tuple(
-            MetadataRow(key, file.metadata.entry(key).label, _shown_value(file.metadata[key])) for key in file.metadata
+            MetadataRow(key, entry.label, _shown_value(file.metadata[key]), entry.count)
+            for key, entry in ((key, file.metadata.entry(key)) for key in file.metadata)
         ),
         tensors=tuple(
             TensorRow(info.name, info.shape, info.type_name, info.n_bytes, info.offset, info.shard)

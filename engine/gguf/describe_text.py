@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from engine.gguf.describe import FileDescription, SpecSummary
+from engine.gguf.describe import FileDescription, MetadataRow, SpecSummary
 from engine.gguf.errors import display_name, printable
 
 
@@ -20,17 +18,18 @@ def to_text(description: FileDescription) -> str:
     if d.spec is not None:
         lines.append(f"  shape         {_spec_line(d.spec)}")
     if len(d.shards) > 1:
-        lines += [f"  file          {row.file}, {_size(row.bytes)}, {row.tensors} tensors" for row in d.shards]
+        lines += [f"  file          {row.file}, {_size(row.bytes)}, {_tensors(row.tensors)}" for row in d.shards]
     lines += [f"  note          {note}" for note in d.notes]
     lines += ["", "types"]
     lines += [
-        f"  {row.type:<10} {row.tensors:>5} tensors  {_size(row.bytes):>10}" + ("" if row.native else "  (not native)")
+        f"  {row.type:<10} {_tensors(row.tensors, 5):<13}  {_size(row.bytes):>10}"
+        + ("" if row.native else "  (not native)")
         for row in d.types
     ]
     lines += ["", "roles"]
-    lines += [f"  {row.role:<16} {row.tensors:>5} tensors  {_size(row.bytes):>10}" for row in d.roles]
+    lines += [f"  {row.role:<16} {_tensors(row.tensors, 5):<13}  {_size(row.bytes):>10}" for row in d.roles]
     lines += ["", "metadata"]
-    lines += [f"  {row.key:<44} {row.type:<22} {_short(row.value)}" for row in d.metadata]
+    lines += [f"  {row.key:<44} {row.type:<22} {_short(row)}" for row in d.metadata]
     lines += ["", "tensors"]
     lines += [
         f"  {row.name:<34} {row.type:<8} {' × '.join(map(str, row.shape)) or 'scalar':<22} {_size(row.bytes):>10}"
@@ -55,6 +54,13 @@ def _size(count: int) -> str:
     return f"{count} B"
 
 
-def _short(value: Any, limit: int = 60) -> str:
-    text = ", ".join(map(repr, value)) + ", …" if isinstance(value, list) and value else repr(value)
+def _tensors(count: int, width: int = 0) -> str:
+    return f"{count:>{width}} tensor{'' if count == 1 else 's'}"
+
+
+def _short(row: MetadataRow, limit: int = 60) -> str:
+    value = row.value
+    text = repr(value)
+    if isinstance(value, list) and value:
+        text = ", ".join(map(repr, value)) + (", …" if row.count > len(value) else "")
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -125,5 +125,7 @@ def _context_that_fits(plan: PlacementPlan, shape: ModelShape, work: Workload, l
 
 
 def gib(count: int) -> str:
-    """A size for people: "6.2 GiB", below one GiB "310 MiB"."""
-    return f"{count / GiB:.1f} GiB" if count >= GiB or not count else f"{max(1, count >> 20)} MiB"
+    """A size for people: "6.2 GiB", below one GiB "310 MiB", nothing "0 GiB"."""
+    if not count:
+        return "0 GiB"
+    return f"{count / GiB:.1f} GiB" if count >= GiB else f"{max(1, count >> 20)} MiB"

@@ -54,11 +54,12 @@ def as_text(report: PlanReport) -> str:
         _speed_line(f"{r.strategy}, {r.setting} (simulated)", r.speeds, r.gpu_bytes if with_gpu else None)
         for r in report.rivals
     ]
-    lines += ["", *_curve_lines(report)]
+    below = _curve_lines(report)
     if plan.uses_gpu:
         busy = ", ".join(f"{lane} {100 * share:.0f} %" for lane, share in report.simulation.utilisation().items())
-        lines += [f"busy in decode: {busy}"]
-    return "\n".join(map(printable, [*lines, *plan.notes]))
+        below += [f"busy in decode: {busy}"]
+    below += plan.notes
+    return "\n".join(map(printable, [*lines, "", *below] if below else lines))
 
 
 def _rates(report: PlanReport) -> str:

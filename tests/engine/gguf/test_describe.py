@@ -43,6 +43,9 @@ def test_the_starter_model(starter_model: Path) -> None:
     assert tokens.type == "array of 49152 string" and tokens.value[1] == "<|im_start|>"
     text = to_text(description)
     assert "engine        native" in text and "token_embd.weight" in text and "49152 × 576" in text
+    assert "    1 tensor    " in text and " 1 tensors" not in text
+    assert any(line.endswith("'en'") for line in text.splitlines())  # the one language there is, and no more to follow
+    assert sum(line.endswith("…") for line in text.splitlines()) == 4  # tokens, types, merges and the template
 
 
 def test_quirks_are_told(tiny_models: Models) -> None:
