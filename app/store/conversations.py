@@ -41,6 +41,8 @@ class ConversationStore:
         self._connection = open_database(path)
         self._mark_interrupted()
         self._files = OwnFiles(path) if str(path) != ":memory:" else None
+        self._copy: Path | None = None  # all that the file held, while it is neither open nor in its place again
+        self._other: Path | None = None  # what lay in its place, until that is told
 
     def close(self) -> None:
         self._connection.close()
@@ -49,18 +51,23 @@ class ConversationStore:
         """What was done where the file had been taken away or replaced: SQLite would go on writing where nobody finds
         it. What it held, and still holds for this connection, is a file again then, and another one in its place is
         kept beside it. None: nothing was to be done. sqlite3.Error, OSError: not yet; nothing is lost."""
-        if self._files is None or self._files.are_here:
+        if self._files is None or (self._copy is None and self._files.are_here):
             return None
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        copy = self._path.with_suffix(f"{self._path.suffix}.back")
-        back_up(self._connection, copy)
-        other = self._files.set_others_aside()
-        self._connection.close()  # first: it removes the logs of the old file, by name
-        self._files.remove_logs()
-        copy.replace(self._path)
+        if self._copy is None:
+            copy = self._path.with_suffix(f"{self._path.suffix}.back")
+            back_up(self._connection, copy)
+            self._connection.close()  # before the copy is in its place: it removes the logs of the old file, by name
+            self._copy = copy
+        if not self._files.are_here:
+            self._other = self._files.set_others_aside() or self._other
+            self._files.remove_logs()
+            self._copy.replace(self._path)
+            self._files = OwnFiles(self._path)
         self._connection = open_database(self._path)
-        self._files = OwnFiles(self._path)
-        return PutBack(other)
+        self._files, self._copy = OwnFiles(self._path), None
+        done, self._other = PutBack(self._other), None
+        return done
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

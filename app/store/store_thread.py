@@ -127,9 +127,9 @@ class StoreThread:
                 if call is None:
                     break
                 call(store)
+            self._put_back(store)  # where nothing waits, too
             self._flush_texts(store)
             self._write_waiting(store)
-            self._put_back(store)
         finally:
             store.close()
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import app.store.conversations
 from app.store.conversations import ConversationStore
 from app.store.errors import StoreError
+from app.store.own_files import OwnFiles
 from app.store.records import Conversation, Message, Status
 from app.store.store_thread import StoreThread
 
@@ -225,6 +227,43 @@ def test_another_file_in_its_place_is_noticed_and_neither_is_lost(thread, errors
         assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         store.close()
     assert len(errors) == 1 and sorted(file.name for file in path.parent.iterdir()) == ["c.db", other.name]
+
+
+@pytest.mark.parametrize("step", ["replace", "open"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_fails_while_a_file_comes_back_is_done_the_next_time(
+    thread, errors, tmp_path, monkeypatch, step, replaced
+):
+    """A disk that is full just then, or a program that holds the new file for a moment."""
+    path = tmp_path / "c.db"
+    one = thread(path)
+    put(one)
+    ask(one, lambda store: None)
+    if step == "open":
+        failing, name, error = app.store.conversations, "open_database", sqlite3.OperationalError("database is locked")
+    else:
+        failing, name, error = OwnFiles, "remove_logs", PermissionError("in use")
+    original, failures = getattr(failing, name), [error, error]
+
+    def fail_twice(*arguments):
+        if failures:
+            raise failures.pop()
+        return original(*arguments)
+
+    monkeypatch.setattr(failing, name, fail_twice)
+    path.unlink()
+    if replaced:
+        (tmp_path / "theirs.db").write_text("theirs")
+        (tmp_path / "theirs.db").replace(path)
+    one.call(lambda store: store.put_conversation(Conversation("d", "Another")))
+    one.close()  # which tries once more, and once more
+    assert not failures and [type(error) for error in errors] == [StoreError, StoreError]
+    assert "cannot be saved" in errors[0].cause and ("replaced" if replaced else "taken away") in errors[1].cause
+    store = ConversationStore(path)
+    assert {conversation.id for conversation in store.conversations()} == {"c", "d"}
+    store.close()
+    kept = [file.read_text() for file in tmp_path.iterdir() if file != path]
+    assert kept == (["theirs"] if replaced else [])
 
 
 def test_two_replacements_in_one_second_are_both_kept(thread, errors, tmp_path):
