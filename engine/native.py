@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -57,7 +57,7 @@ from engine.text.sampler import Sampler
 from engine.text.stopping import StopMatcher
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-from engine.text.vocabulary import vocabulary_loader
+from engine.text.vocabulary import free_vocabulary, vocabulary_loader
 from engine.text.vocabulary_check import check_vocabulary, is_checked
 
 _DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
@@ -196,17 +196,19 @@ def load_native(
     progress(0.0, "Reading the header")
     gguf = GGUFFile.open(path)
     reader = ThreadPoolExecutor(1, "vocabulary")
+    vocabulary: Future[Any] | None = None  # as long as no tokenizer owns what it brings
     device: Device | None = None
     model: LoadedModel | None = None
     try:
         progress(0.2, "Reading the vocabulary")
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without the interpreter's
         # lock: all else is done meanwhile.
-        vocabulary = reader.submit(vocabulary_loader(gguf) if is_checked(gguf) else partial(_check_and_read, gguf))
+        read = vocabulary_loader(gguf) if is_checked(gguf) else partial(_check_and_read, gguf)
+        reading = vocabulary = reader.submit(read)
 
         def is_read() -> bool:
             progress(0.2, "Reading the vocabulary")
-            return vocabulary.done()
+            return reading.done()
 
         spec = load_spec(gguf, options.context_length)
         graph = build_graph(spec)
@@ -233,9 +235,10 @@ def load_native(
         memory = RamControl(model, cache, shape)
         if device is None:  # else the plan comes first: much of it may go there
             model.weights.populate_pages(is_read)
-        while not wait([vocabulary], _HEARTBEAT_SECONDS).done:
+        while not wait([reading], _HEARTBEAT_SECONDS).done:
             progress(0.2, "Reading the vocabulary")
-        tokenizer = Tokenizer(vocabulary.result(), gguf.path)
+        vocabulary = None
+        tokenizer = Tokenizer(reading.result(), gguf.path)
         if tokenizer.n_vocab > spec.vocabulary_size:
             raise FormatError(
                 f"{gguf.path.name} has {tokenizer.n_vocab} tokens, but embeddings of {spec.vocabulary_size} only."
@@ -278,10 +281,12 @@ def load_native(
             model.close()
         elif device is not None:
             device.close()
+        if vocabulary is not None:
+            vocabulary.add_done_callback(free_vocabulary)
         gguf.close()
         raise
     finally:
-        reader.shutdown(wait=False)  # a vocabulary that nobody waits for any more is read to its end, and forgotten
+        reader.shutdown(wait=False)  # a vocabulary that nobody waits for any more is read to its end, and freed
 
 
 def _check_and_read(gguf: GGUFFile) -> Any:

@@ -23,8 +23,10 @@ from engine.text.llama_library import (
     silence_log,
 )
 
-if TYPE_CHECKING:  # the child that checks a vocabulary starts twice as fast without it
-    from engine.gguf import GGUFFile
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from engine.gguf import GGUFFile  # the child that checks a vocabulary starts twice as fast without it
 
 _TENSOR_COUNT = slice(8, 16)  # in a header
 _CONTROL = 3  # a token's type, as in the GGUF specification
@@ -98,6 +100,12 @@ def vocabulary_loader(gguf: GGUFFile) -> Callable[[], Any]:
         return model or _told_why(gguf.path, _parameters())
 
     return load
+
+
+def free_vocabulary(read: Future[Any]) -> None:
+    """Give back what a load in another thread brought, where nobody wants it any more."""
+    if not read.cancelled() and read.exception() is None:
+        llama().llama_model_free(read.result())
 
 
 class _Metadata:

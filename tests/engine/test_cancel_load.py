@@ -24,6 +24,7 @@ from engine.messages import (
     UnloadModel,
 )
 from engine.native import load_native
+from engine.text.llama_library import llama
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -109,6 +110,32 @@ def test_unloading_and_closing_end_it_too(
     events = until(client, EngineStopped)
     assert any(isinstance(event, ModelLoadCancelled) for event in events)
     assert not any(isinstance(event, ModelLoaded) for event in events)
+
+
+def test_its_vocabulary_is_given_back(
+    client: EngineClient, tiny_models: Write, slow_vocabulary: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read to its end, which nobody waits for."""
+    library, freed = llama(), threading.Event()
+    original = library.llama_model_free
+
+    def free(model: object) -> None:
+        original(model)
+        freed.set()
+
+    path = str(tiny_models(TinyModel()))
+    slow_vocabulary.set()
+    client.load(path, ONE_THREAD)  # so that its vocabulary is known to be sound
+    monkeypatch.setattr(library, "llama_model_free", free)
+    slow_vocabulary.clear()
+    client.send(LoadModel(path, ONE_THREAD))
+    until(client, ModelLoading)
+    until(client, ModelLoading)  # it is being read
+    client.send(CancelLoad())
+    until(client, ModelLoadCancelled)
+    assert not freed.is_set()
+    slow_vocabulary.set()
+    assert freed.wait(60)
 
 
 def test_too_late_it_does_nothing(client: EngineClient, tiny_models: Write) -> None:
