@@ -11,7 +11,7 @@ from app.background import Background
 from app.engine_client import EngineClient
 from app.environment import DataFolder
 from app.model_crashes import ModelCrashes
-from app.model_files import ModelFile, available_models
+from app.model_files import ModelFile, available_models, model_to_begin_with
 from app.problems import Action, Problem, Problems
 from app.settings.values import Settings
 from app.translation import engine_text, tr
@@ -77,7 +77,7 @@ class ModelController(QObject):
         return self.info is not None or self.loading_path is not None
 
     def start(self, after_crash: bool = False) -> None:
-        """Find the models, and load the last one (or the only one there is); after a crash, wait to be asked."""
+        """Find the models, and load the one to begin with; after a crash, wait to be asked."""
         self.crashes.note_start(after_crash)
         self.refresh(lambda: self._load_at_start(after_crash))
 
@@ -196,7 +196,7 @@ class ModelController(QObject):
     def _load_at_start(self, after_crash: bool) -> None:
         if self.is_usable:  # chosen by hand meanwhile
             return
-        path = self._path_at_start()
+        path = model_to_begin_with(self.models, self._settings["last_model"])
         if path is None:
             return
         if why := self._why_not(path, after_crash):
@@ -221,12 +221,6 @@ class ModelController(QObject):
         if crashes.was_loading and crashes.previous == str(path):
             return tr("Tessera ended while it was loading {name}.", name=name)
         return tr("Tessera crashed while {name} was loaded.", name=name) if after_crash else ""
-
-    def _path_at_start(self) -> Path | None:
-        last = self._settings["last_model"]
-        if last and Path(last).is_file():
-            return Path(last)
-        return self.models[0].path if self.models else None
 
 
 def _with_proper_name(info: ModelInfo) -> ModelInfo:

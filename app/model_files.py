@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.assets import BUNDLED_MODELS
 from app.translation import tr
-from engine.hub.names import RepoFile, fold, proper_name
+from engine.hub.names import STARTER_FILE, RepoFile, fold, proper_name
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _QUANTIZATION = re.compile(
@@ -45,6 +45,13 @@ def available_models(folder: Path) -> list[ModelFile]:
     found = find_models(folder)
     names = {model.path.name for model in found}
     return found + [model for model in find_models(BUNDLED_MODELS) if model.path.name not in names]
+
+
+def model_to_begin_with(models: list[ModelFile], last: str) -> Path | None:
+    """The one used last, if it is still there; else the starter model; else the smallest, as nobody asked for more."""
+    if last and Path(last).is_file():
+        return Path(last)
+    return min(models, key=lambda model: (model.path.name != STARTER_FILE, model.size)).path if models else None
 
 
 def find_models(folder: Path) -> list[ModelFile]:

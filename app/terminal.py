@@ -194,17 +194,13 @@ class Terminal:
 def run_without_display(folder: DataFolder, chosen: Path | None = None) -> int:
     """The window cannot open: say so, and converse with `chosen` or the model that would have been selected."""
     from app.chat.parameters.table import answering
-    from app.model_files import available_models
+    from app.model_files import available_models, model_to_begin_with
     from app.settings.values import Settings
 
     settings = Settings(folder.settings)
     print("There is no display, so the window cannot open. Chatting here instead.", file=sys.stderr)
     models_folder = Path(settings["models_folder"]) if settings["models_folder"] else folder.models
-    last = Path(settings["last_model"]) if settings["last_model"] else None
-    found = available_models(models_folder)
-    model = chosen
-    if model is None:
-        model = last if last is not None and last.is_file() else (found[0].path if found else None)
+    model = chosen or model_to_begin_with(available_models(models_folder), settings["last_model"])
     if model is None:
         print(f"No model was found in {models_folder}. Put a GGUF file there.", file=sys.stderr)
         return 1

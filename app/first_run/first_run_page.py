@@ -202,5 +202,5 @@ class FirstRunPage(QScrollArea):
 
 def _role_words(role: Role) -> str:
     if role is Role.QUICK:
-        return tr("Small and quick:")
-    return tr("Balanced:") if role is Role.BALANCED else tr("The most able:")
+        return tr("Small and quick.")
+    return tr("Balanced.") if role is Role.BALANCED else tr("The most able.")

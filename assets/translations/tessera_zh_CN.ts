@@ -192,8 +192,8 @@
       <translation>均衡</translation>
     </message>
     <message>
-      <source>Balanced:</source>
-      <translation>均衡：</translation>
+      <source>Balanced.</source>
+      <translation>均衡。</translation>
     </message>
     <message>
       <source>Begin a new line</source>
@@ -1772,8 +1772,8 @@
       <translation>对话文字的大小，单位像素。</translation>
     </message>
     <message>
-      <source>Small and quick:</source>
-      <translation>小而快：</translation>
+      <source>Small and quick.</source>
+      <translation>小而快。</translation>
     </message>
     <message>
       <source>Small models work best; more needs a processor with AVX2, as most have since 2013.</source>
@@ -2008,8 +2008,8 @@
       <translation>模型没有自动重新加载。</translation>
     </message>
     <message>
-      <source>The most able:</source>
-      <translation>能力最强：</translation>
+      <source>The most able.</source>
+      <translation>能力最强。</translation>
     </message>
     <message>
       <source>The others wait in the queue.</source>

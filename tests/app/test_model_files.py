@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.model_files import ModelFile, find_models, format_bytes
+from app.model_files import ModelFile, find_models, format_bytes, model_to_begin_with
+from engine.hub.names import STARTER_FILE
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.small_gguf import small_gguf
 
@@ -66,3 +67,15 @@ def test_what_is_no_model_is_not_offered(tmp_path):
 )
 def test_sizes(count, words):
     assert format_bytes(count) == words
+
+
+def test_the_first_start_takes_the_starter_model_or_the_smallest(tmp_path):
+    large, small = ModelFile(tmp_path / "a.gguf", 40_000_000_000), ModelFile(tmp_path / "b.gguf", 400_000_000)
+    starter = ModelFile(tmp_path / STARTER_FILE, 98_400_000)
+    assert model_to_begin_with([], "") is None
+    assert model_to_begin_with([large, small], "") == small.path
+    assert model_to_begin_with([large, ModelFile(tmp_path / "c.gguf", 1), starter], "") == starter.path
+    last = tmp_path / "last.gguf"
+    assert model_to_begin_with([small], str(last)) == small.path  # it is gone
+    last.touch()
+    assert model_to_begin_with([small, starter], str(last)) == last
