@@ -98,7 +98,9 @@ def capture(
     UnsupportedError where the kernels refuse an operation: a norm that is not F32, a head too large.
     """
     try:
-        return _Capture(graph, program or Program(tier), kv_type, block_tokens, crossing, has_tables).finish()
+        on_cpu = program is None
+        chosen = program or Program(tier)
+        return _Capture(graph, chosen, kv_type, block_tokens, crossing, has_tables, on_cpu).finish()
     except ValueError as refusal:
         raise UnsupportedError(
             f"Our own engine cannot compute this model: {refusal}.", remedy="It may run on the compatibility engine."
@@ -122,6 +124,7 @@ class _Capture:
     block_tokens: int
     crossing: frozenset[str]
     has_tables: bool = False
+    on_cpu: bool = True
     masks: dict[str, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
     values: dict[str, int] = field(init=False)
@@ -130,7 +133,7 @@ class _Capture:
 
     def __post_init__(self) -> None:
         program = self.program
-        self.values = _share_values(self.graph, program, self.crossing)
+        self.values = _share_values(self.graph, program, self.crossing, self.on_cpu)
         self._router_logits = {op.ids: op.logits for op in self.graph.ops if isinstance(op, Router)}
         self.weights = {
             name: program.weight(t.type_id, t.rows, t.cols, t.count) for name, t in self.graph.weights.items()
@@ -279,14 +282,16 @@ class _Capture:
         self.program.select_rows(self.values[op.x], self.values[op.out])
 
 
-def _share_values(graph: Graph, program: Program, crossing: frozenset[str]) -> dict[str, int]:
+def _share_values(graph: Graph, program: Program, crossing: frozenset[str], on_cpu: bool) -> dict[str, int]:
     """A handle for every value. Values of one width that are never needed at the same time share a handle.
 
     Without sharing, the values of all layers would take memory for a whole micro-batch at once. Crossing values share
-    among themselves only, because a handle is read as its last use left it. Values with a row per output share apart,
-    and so do those that fused operations do without, whose memory then nothing touches.
+    among themselves only, those with a row per output apart, because a handle is read as its last use left it. On the
+    CPU, where handles share memory once more, all those rows have handles apart, and so do values that fused operations
+    do without, whose memory then nothing touches. Other devices give every handle memory of its own.
     """
-    selected, passing = _selected_values(graph), _passing_values(graph)
+    selected = _selected_values(graph) if on_cpu else _selected_values(graph) & crossing
+    passing = _passing_values(graph) if on_cpu else frozenset[str]()
     ids = {op.ids for op in graph.ops if isinstance(op, Router)}
     last_use = {value: index for index, op in enumerate(graph.ops) for value in (*op.reads, *op.writes)}
     last_use[graph.logits] = len(graph.ops)
