@@ -133,7 +133,7 @@ def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
 
 def read_bandwidth(threads: int) -> float:
     """Bytes per second that `threads` threads read from RAM together. Cheap enough to repeat in every round."""
-    return _cpu.read_bandwidth(threads, _BANDWIDTH_BYTES, 5)
+    return _cpu.read_bandwidth(threads, _BANDWIDTH_BYTES, 3)
 
 
 def bandwidth_per_threads(most: int) -> dict[int, float]:
