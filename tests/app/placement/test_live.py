@@ -122,7 +122,9 @@ def test_the_page_shows_what_runs(live):
     answer = live.context.placement.answer
     assert answer.outlook.marks.card > residency.used_bytes
     assert answer.outlook.marks.largest_safe >= residency.budget_bytes == BUDGET * MiB == answer.preview.budget
-    assert live.context.window.status.cells["vram"].text().endswith(f"/ {BUDGET} MiB")
+    live.wait_for(
+        lambda: live.context.window.status.cells["vram"].text().endswith(f"/ {BUDGET} MiB")
+    )  # by the next sample
     live.wait_for(lambda: live.checked > 2)
 
 
