@@ -23,6 +23,7 @@ class EmptyState(QWidget):
         self.text.setObjectName("emptyText")
         self.button = QPushButton(self)
         self.button.setObjectName("primary")
+        self.button.setAutoDefault(True)  # Enter presses it, too, which outside of dialogs not every system does
         self.button.clicked.connect(self.pressed)
         self.button.hide()
         for label in (self.mark, self.title, self.text):

@@ -58,9 +58,11 @@ class FirstRunPage(QScrollArea):
         self._text(tr("It runs language models on this computer. What you write stays here."), body)
         self.begin = QPushButton(tr("Start chatting"), body)
         self.begin.setObjectName("primary")
+        self.begin.setAutoDefault(True)  # Enter presses it, too, which outside of dialogs not every system does
         self.begin.clicked.connect(self._begin)
         self.import_file = QPushButton(tr("Open a model file of mine…"), body)
         self.import_file.setObjectName("secondary")
+        self.import_file.setAutoDefault(True)
         self.import_file.clicked.connect(self._ask_file)
         buttons = QHBoxLayout()
         buttons.setSpacing(8)

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel
 
@@ -181,7 +182,7 @@ def test_the_first_page_leads_to_the_chat_the_library_and_a_file(app, qtbot, tmp
     page.file_chosen.emit(str(tmp_path / "mine.gguf"))
     assert any(isinstance(one, LoadModel) and "mine.gguf" in one.path for one in app.engine.commands)
     app.window.show_page("welcome")
-    page.begin.click()
+    qtbot.keyClick(page.begin, Qt.Key.Key_Return)
     assert app.window.stack.currentWidget() is app.page
 
 
