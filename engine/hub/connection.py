@@ -233,8 +233,15 @@ def _reason(error: Exception) -> str:
 @functools.cache
 def _certificates(ca_file: str) -> ssl.SSLContext:
     """Certificates of the system's store or SSL_CERT_FILE, and the owner's file. There is no way to switch
-    verification off."""
+    verification off. HubError: that file is gone, or holds none."""
     context = httpcore2.default_ssl_context()
     if ca_file:
-        context.load_verify_locations(cafile=ca_file)
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:
+            reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+            raise HubError(
+                f"{ca_file} cannot be read: {reason}.",
+                remedy="Check the network, and the address, proxy and certificates under Settings, Network.",
+            ) from error
     return context

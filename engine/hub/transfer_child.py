@@ -45,7 +45,11 @@ class _Child:
             order = json.loads(frame)
             match order["order"]:
                 case "fetch":
-                    self._begin(order)
+                    try:
+                        self._begin(order)
+                    except Exception as error:  # the other downloads go on, and orders are still read
+                        self._running.pop(order["id"], None)
+                        self._send({"id": order["id"], "failure": _told(error)})
                 case "abort":
                     if (transfer := self._running.get(order["id"])) is not None:
                         transfer.abort()
@@ -67,7 +71,7 @@ class _Child:
         try:
             transfer.run()
         except Exception as error:
-            failure = {"kind": type(error).__name__, "words": str(error), "values": vars(error)}
+            failure = _told(error)
         with self._lock:
             del self._running[id]
             self._reported.pop(id, None)
@@ -88,6 +92,10 @@ class _Child:
     def _send(self, report: dict[str, object]) -> None:
         with self._lock, contextlib.suppress(OSError):  # the window may be gone
             write_frame(self._sink, json.dumps(report, default=str).encode())
+
+
+def _told(error: Exception) -> dict[str, object]:
+    return {"kind": type(error).__name__, "words": str(error), "values": vars(error)}
 
 
 @functools.lru_cache(maxsize=4)

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from engine.errors import EngineError
 from engine.hub.connection import Connection
 from engine.hub.download_status import State
 from engine.hub.downloads import Downloads
@@ -246,6 +247,27 @@ def test_it_takes_the_same_way_out(
     named = connect(endpoint="http://hub.example", proxy="")
     _make(transfers, named, source, tmp_path / "system.gguf").run()
     assert (tmp_path / "system.gguf").stat().st_size == SIZE
+
+
+def test_one_that_cannot_begin_stops_no_other(
+    transfers: Transfers, hub: FakeHub, connect: Callable[..., Connection], tmp_path: Path
+) -> None:
+    """The file of certificates is gone since the window read it."""
+    certificate, _ = make_certificate(tmp_path)
+    trusting = connect(ca_file=str(certificate))
+    certificate.unlink()
+    source = publish(hub, Noise(SIZE))
+    hub.every = lambda n: Fault(rate=3e6)
+    running = _make(transfers, connect(), source, tmp_path / TARGET)
+    thread, errors = _run(running)
+    _wait(lambda: running.done)
+    process = transfers.process_id
+    with pytest.raises(EngineError, match=certificate.name) as told:
+        _make(transfers, trusting, source, tmp_path / "other.gguf").run()
+    assert told.value.remedy
+    running.abort()
+    thread.join()
+    assert isinstance(errors[0], StoppedError) and transfers.process_id == process
 
 
 def test_the_queue_works_over_it(
