@@ -90,18 +90,28 @@ class DownloadRow(QFrame):
                 return
         self.ordered.emit(order)
 
+    def is_moving_on(self, status: DownloadStatus) -> bool:
+        """Nothing but the bar and its line would change."""
+        before = self._status
+        return before is not None and (before.state, before.note) == (status.state, status.note)
+
+    def move_on(self, status: DownloadStatus) -> None:
+        """Shows it, unless something else has happened since."""
+        if self.is_moving_on(status):
+            self.show_status(status)
+
     def show_status(self, status: DownloadStatus) -> None:
         from app.library.downloads_page import status_words
 
         if status == self._status:
             return
-        before, self._status = self._status, status
+        moving_on, self._status = self.is_moving_on(status), status
         self._show_bar(status)
         self.words.show_line(status_words(status))
         self.words.setToolTip(
             "\n".join(f"{one.name}: {format_bytes(one.done)} / {format_bytes(one.size)}" for one in status.files)
         )
-        if before is None or (before.state, before.note) != (status.state, status.note):
+        if not moving_on:
             self._show_state(status)
 
     def _show_state(self, status: DownloadStatus) -> None:
