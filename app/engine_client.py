@@ -1,6 +1,6 @@
 """The only bridge between the window and the engine: commands in, batched events out.
 
-Events arrive on the engine's thread and are drained on the main thread at most 20 times a second, which reads as
+Events arrive on the engine's thread and are drained on the main thread at most 16 times a second, which reads as
 smoothly as more, so that a fast model cannot flood the event loop; nothing wakes it while the engine is idle.
 """
 
@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from engine.messages import Command, EngineStopped, ErrorInfo, Event
 
-DRAIN_INTERVAL = 1 / 20
+DRAIN_INTERVAL = 1 / 16
 
 
 class Arrival(NamedTuple):
