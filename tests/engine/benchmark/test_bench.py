@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,21 @@ def test_ratios_of_rounds_that_do_not_count_are_null() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="an interrupt for one process")
 def test_an_interrupt_ends_a_measured_system_without_a_word(starter_model: Path, capfd: Any) -> None:
     worker = Worker("tessera", Setup(str(starter_model), 1, 256, ""))
-    (child,) = [one for one in psutil.Process().children() if one.status() == psutil.STATUS_STOPPED]
-    child.send_signal(signal.SIGINT)
+    stopped_child().send_signal(signal.SIGINT)
     with pytest.raises(BackendCrashedError, match="ended by itself"):
         worker.prefill(8)
     worker.close()
     assert capfd.readouterr().err == ""
+
+
+def stopped_child() -> psutil.Process:
+    """Between measures a system stands still, a moment after it was told to."""
+    until = time.monotonic() + 60
+    while not (found := [one for one in psutil.Process().children() if one.status() == psutil.STATUS_STOPPED]):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    (child,) = found
+    return child
 
 
 def expect_starts(report: dict[str, Any], file_bytes: int) -> None:
