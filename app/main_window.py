@@ -324,8 +324,8 @@ class MainWindow(QMainWindow):
             self._session.new()
 
         def undo() -> None:
-            self._conversations.restore(conversation.id)
-            self._session.open(conversation.id)
+            if self._conversations.restore(conversation.id):
+                self._session.open(conversation.id)
 
         self.toast.show_text(tr("Deleted “{title}”", title=conversation.title), tr("Undo"), undo)
 

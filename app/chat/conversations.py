@@ -127,10 +127,14 @@ class Conversations(QObject):
         self._put(row)
         self.deleted.emit(row)
 
-    def restore(self, conversation_id: str) -> None:
-        row = self._rows[conversation_id]
+    def restore(self, conversation_id: str) -> bool:
+        """Whether it was still there: what has been deleted for good does not come back."""
+        row = self._rows.get(conversation_id)
+        if row is None:
+            return False
         row.deleted_at = None
         self._put(row)
+        return True
 
     def _put(self, row: Conversation) -> None:
         self._rows[row.id] = row

@@ -139,6 +139,8 @@ def test_the_trash_gives_back_and_deletes_for_good(app, say, qtbot):
     app.context.store.call(lambda store: store.conversations(deleted=True) + store.messages(second), left.append)
     qtbot.waitUntil(lambda: left == [[]])
     dialog.close()
+    app.window.toast.button.click()  # the undo of its deletion still stands there
+    assert titles(app) == ["first"]
 
 
 def test_renaming_in_the_list(app, say, qtbot):
