@@ -159,7 +159,8 @@ class MainWindow(QMainWindow):
     def _make_memory(self) -> QWidget:
         from app.placement.placement_page import PlacementPage
 
-        page = PlacementPage(self._theme, self._placement, self._models, self._telemetry, self._problems)
+        # A child from the start: moved into the window, all of its parts would be styled once more.
+        page = PlacementPage(self._theme, self._placement, self._models, self._telemetry, self._problems, self.stack)
         page.library_requested.connect(lambda: self.show_page("library"))
         return page
 

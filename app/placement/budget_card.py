@@ -237,9 +237,9 @@ class BudgetCard(QFrame):
         depth = f"{stats.depth:,}"
         if stats.decode_speed:
             words = tr("predicted; measured {speed} at {depth} tokens", speed=speed(stats.decode_speed), depth=depth)
-            self.decode.note.setText(words)
+            self.decode.show_note(words)
         if stats.prefill_speed:
-            self.prefill.note.setText(tr("predicted; measured {speed}", speed=speed(stats.prefill_speed)))
+            self.prefill.show_note(tr("predicted; measured {speed}", speed=speed(stats.prefill_speed)))
 
     def choose(self, budget: int) -> None:
         """As if the slider had been dragged there."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, Signal
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QTimer, Signal
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog, QMenu, QToolButton, QWidget
 
@@ -14,6 +14,7 @@ from app.background import Background
 from app.export_file import write_export
 from app.placement.exports import as_chrome_trace, table_as_csv, timeline_as_csv
 from app.placement.map_card import MapCard
+from app.placement.picture import Picture
 from app.placement.timeline_card import TimelineCard
 from app.translation import tr
 
@@ -63,7 +64,19 @@ class ExportButton(QToolButton):
         if what == "timeline" and self._timeline.timeline is None:
             self._timeline.then(lambda: self.export_to(path, what))
             return
-        make = self._contents(path, what)
+        if path.suffix == ".png" and what == "timeline":
+            self._timeline.unfold.setChecked(True)
+            QTimer.singleShot(0, self, lambda: self._take_picture(path, what, self._timeline))  # laid out by then
+        elif path.suffix == ".png":
+            self._take_picture(path, what, self._page)
+        else:
+            self._write(path, what, self._contents(path, what))
+
+    def _take_picture(self, path: Path, what: str, widget: QWidget) -> None:
+        Picture(widget, lambda image: self._write(path, what, partial(as_png, image)))
+
+    def _write(self, path: Path, what: str, make: Callable[[], bytes]) -> None:
+        """`make` gives the file's bytes; called in the background."""
         self._background.run_in_background(
             lambda: write_export(path, make()),
             lambda _: self.written.emit(),
@@ -72,15 +85,12 @@ class ExportButton(QToolButton):
 
     def _contents(self, path: Path, what: str) -> Callable[[], bytes]:
         """Takes what is shown now; to be made into a file's bytes on any thread."""
-        if what == "page":
-            return partial(as_png, self._page.grab().toImage())
         if what == "table":
-            return table_as_csv(self._table.table_rows()).encode
+            text = self._table.text
+            assert text is not None
+            return lambda: table_as_csv(text).encode()
         timeline, seen = self._timeline.timeline, self._timeline.is_seen
         assert timeline is not None
-        if path.suffix == ".png":
-            self._timeline.unfold.setChecked(True)
-            return partial(as_png, self._timeline.grab().toImage())
         if path.suffix == ".csv":
             return lambda: timeline_as_csv(timeline, seen=seen).encode()
         return lambda: as_chrome_trace(timeline, seen=seen).encode()

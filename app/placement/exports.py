@@ -7,18 +7,14 @@ import io
 import json
 from typing import Any
 
-from app.placement.map_table import MapTableModel
+from app.placement.map_lines import MapText
 from engine.placement.simulator import Lane, Timeline
 
 
-def table_as_csv(rows: MapTableModel) -> str:
+def table_as_csv(table: MapText) -> str:
     """The table with its head."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    columns = range(rows.columnCount())
-    writer.writerow([rows.head(column) for column in columns])
-    for row in range(rows.rowCount()):
-        writer.writerow([rows.data(rows.index(row, column)) for column in columns])
+    csv.writer(text, lineterminator="\n").writerows(table.rows())
     return text.getvalue()
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+_UNIT = 5  # pixels between a number and its unit
 
 
 class Figure(QWidget):
+    """Lays out its words itself: a label in a layout would lay the whole page out anew whenever its words change, and
+    these change with every move of the slider."""
+
     def __init__(self, caption: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.number = QLabel("–", self)
@@ -17,22 +23,55 @@ class Figure(QWidget):
         self.caption.setObjectName("figureCaption")
         self.note = QLabel("", self)
         self.note.setObjectName("figureCaption")
-        self.note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.note.setWordWrap(True)
-        line = QHBoxLayout()
-        line.setSpacing(5)
-        line.addWidget(self.number, 0, Qt.AlignmentFlag.AlignBaseline)
-        line.addWidget(self.unit, 0, Qt.AlignmentFlag.AlignBaseline)
-        line.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(1)
-        layout.addWidget(self.caption)
-        layout.addLayout(line)
-        layout.addWidget(self.note)
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
 
     def show_number(self, number: str, unit: str = "", note: str = "") -> None:
-        self.number.setText(number)
-        self.unit.setText(unit)
-        self.note.setText(note)
+        if (number, unit, note) == (self.number.text(), self.unit.text(), self.note.text()):
+            return
+        height = self.heightForWidth(self.width())
+        for label, words in ((self.number, number), (self.unit, unit), (self.note, note)):
+            if label.text() != words:
+                label.setText(words)
         self.setAccessibleName(f"{self.caption.text()}: {number} {unit} {note}".strip())
+        if self.heightForWidth(self.width()) != height:
+            self.updateGeometry()
+        self._arrange()
+
+    def show_note(self, note: str) -> None:
+        self.show_number(self.number.text(), self.unit.text(), note)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        note = self.note.heightForWidth(width) if self.note.text() else 0
+        return self._note_top + max(0, note)
+
+    def sizeHint(self) -> QSize:
+        wide = max(self.caption.sizeHint().width(), self.number.sizeHint().width() + self.unit.sizeHint().width())
+        return QSize(wide + _UNIT, self.heightForWidth(max(wide, self.width())))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self.sizeHint().width(), self._note_top)
+
+    @property
+    def _note_top(self) -> int:
+        return self.caption.sizeHint().height() + self.number.sizeHint().height() + 2
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        caption, number, unit = (label.sizeHint() for label in (self.caption, self.number, self.unit))
+        top = caption.height() + 1
+        self.caption.setGeometry(0, 0, self.width(), caption.height())
+        self.number.setGeometry(0, top, number.width(), number.height())
+        base = (number.height() + self.number.fontMetrics().ascent() - self.number.fontMetrics().descent()) // 2
+        ascent, descent = self.unit.fontMetrics().ascent(), self.unit.fontMetrics().descent()
+        middle = (unit.height() + ascent - descent) // 2  # of the unit, down to its base line
+        self.unit.setGeometry(number.width() + _UNIT, top + base - middle, unit.width(), unit.height())
+        self.note.setGeometry(0, self._note_top, self.width(), max(0, self.height() - self._note_top))

@@ -18,12 +18,13 @@ from PySide6.QtWidgets import (
 from app.menu import open_menu
 from app.placement.map_cells import Cell, MapCells, Places
 from app.placement.map_colors import Levels
-from app.placement.map_table import PLACE_WORDS, MapTable, MapTableModel
+from app.placement.map_lines import PLACE_WORDS, MapLines, MapText, Reasons
+from app.placement.map_table import MapTable
 from app.placement.map_view import MapView
 from app.placement.pin_menu import pin_menu, pinned
 from app.placement.words import gib
 from app.theme.theme import Theme
-from app.translation import engine_text, tr
+from app.translation import tr
 from engine.placement.pins import Pins
 from engine.placement.plan import PlacementPlan
 
@@ -89,7 +90,8 @@ class MapCard(QFrame):
         self._theme = theme
         self._cells: MapCells | None = None
         self._places: Places | None = None
-        self._reasons: dict[str, str] = {}
+        self._lines: MapLines | None = None
+        self._reasons = Reasons()
         self._use = None
         self.view = MapView(theme, self)
         self.view.describe = self.describe
@@ -144,21 +146,18 @@ class MapCard(QFrame):
     # --- what is shown ----------------------------------------------------------------------------------------
 
     def show_cells(self, cells: MapCells | None) -> None:
-        self._cells, self._places = cells, None
+        self._cells, self._places, self._lines = cells, None, None
         self.view.show_cells(cells)
-        if self._table is not None:
-            self._table.rows.show_cells(cells)
+        self._refresh_table()
 
     def show_places(self, places: Places, levels: Levels | None = None, ghost: Places | None = None, use=None) -> None:
         self._places, self._use = places, use
         self.view.show_places(places, levels, ghost)
-        if self._table is not None and self.as_table.isChecked():
-            self._table.rows.show_places(places, self._reasons, use)
+        self._refresh_table()
 
     def show_reasons(self, plan: PlacementPlan) -> None:
         """Sentences of the plan, by item."""
-        items = {placed.item.key: engine_text(placed.reason) for placed in plan.items}
-        self._reasons = items | {placed.bank.key: engine_text(placed.reason) for placed in plan.experts}
+        self._reasons = Reasons(plan)
 
     def show_pins(self, pins: Pins) -> None:
         self._pins = pins
@@ -185,7 +184,7 @@ class MapCard(QFrame):
             parts.append(tr("recent uses {count}", count=f"{self._use[cell.row, cell.column]:.1f}"))
         if cell.expert >= 0 and (there := pinned(cell, self._pins)) is not None:
             parts.append(tr("kept on the GPU by you") if there else tr("kept in RAM by you"))
-        reason = self._reasons.get(cell.item, "")
+        reason = self._reasons.of(cell.item)
         return "  ·  ".join(part for part in parts if part) + (f"\n{reason}" if reason else "")
 
     def _show_cell(self, cell: Cell | None) -> None:
@@ -193,25 +192,28 @@ class MapCard(QFrame):
 
     @property
     def table(self) -> MapTable:
-        """Made when it is first asked for: it may have twenty thousand rows."""
+        """Made when it is first asked for."""
         if self._table is None:
             self._table = MapTable(self.stack)
-            self._table.rows.show_cells(self._cells)
             self._table.cell_pressed.connect(self._open_menu)
             self._table.cell_changed.connect(self._show_cell)  # its reason is longer than its column
             self.stack.addWidget(self._table)
         return self._table
 
-    def table_rows(self) -> MapTableModel:
-        """The table's lines as they are now, shown or not."""
-        rows = self.table.rows
-        if self._places is not None:
-            rows.show_places(self._places, self._reasons, self._use)
-        return rows
+    @property
+    def text(self) -> MapText | None:
+        """What the table says now, shown or not; None without a model."""
+        if self._lines is None and self._cells is not None:
+            self._lines = MapLines(self._cells)
+        return MapText(self._lines, self._places, self._reasons, self._use) if self._lines is not None else None
+
+    def _refresh_table(self) -> None:
+        if self._table is not None and self.as_table.isChecked():
+            self._table.rows.show_text(self.text)
 
     def _show_table(self, shown: bool) -> None:
-        if shown and self._places is not None:
-            self.table.rows.show_places(self._places, self._reasons, self._use)
+        if shown:
+            self.table.rows.show_text(self.text)
         self.stack.setCurrentWidget(self.table if shown else self.view)
         for button in self._zoom_buttons.values():
             button.setVisible(not shown)

@@ -4,61 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
-from app.placement.map_cells import DISK, GPU, MOVING, RAM, Cell, MapCells, Places
-from app.placement.words import gib
+from app.placement.map_cells import Cell
+from app.placement.map_lines import HEADS, MapText
 from app.translation import tr
 
 Index = QModelIndex | QPersistentModelIndex
-PLACE_WORDS = {GPU: "GPU", RAM: "RAM", MOVING: "moving", DISK: "disk"}
-_HEADS = ("Name", "Type", "Size", "Place", "Use", "Why")
 _NUMBERS = (2, 4)  # columns aligned to the right
 
 
 class MapTableModel(QAbstractTableModel):
-    """`reasons` by item key."""
+    """Knows how many lines there are, and makes the words of those that are looked at."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._cells: list[Cell] = []
-        self._places: Places | None = None
-        self._use: np.ndarray | None = None
-        self._reasons: dict[str, str] = {}
+        self._text: MapText | None = None
 
-    def show_cells(self, cells: MapCells | None) -> None:
-        self.beginResetModel()
-        self._places = self._use = None
-        self._cells = []
-        if cells is not None:
-            seen = set()
-            for row in range(cells.rows):
-                for column in range(cells.columns):
-                    cell = cells.at(row, column)
-                    if cell is not None and cell.name not in seen:
-                        seen.add(cell.name)
-                        self._cells.append(cell)
-        self.endResetModel()
-
-    def show_places(self, places: Places, reasons: dict[str, str], use: np.ndarray | None = None) -> None:
-        """`use`: recent uses per cell, decayed; None where nothing is known."""
-        self._places, self._reasons, self._use = places, reasons, use
-        if self._cells:
-            self.dataChanged.emit(self.index(0, 3), self.index(len(self._cells) - 1, 5))
+    def show_text(self, text: MapText | None) -> None:
+        before, self._text = self._text, text
+        if text is None or before is None or before.lines is not text.lines:
+            self.beginResetModel()
+            self.endResetModel()
+        elif len(text.lines):
+            self.dataChanged.emit(self.index(0, 3), self.index(len(text.lines) - 1, 5))
 
     def cell(self, row: int) -> Cell:
-        return self._cells[row]
+        assert self._text is not None
+        return self._text.lines[row]
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
-        return 0 if parent.isValid() else len(self._cells)
+        return 0 if parent.isValid() or self._text is None else len(self._text.lines)
 
     def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
-        return 0 if parent.isValid() else len(_HEADS)
+        return 0 if parent.isValid() else len(HEADS)
 
     def head(self, column: int) -> str:
-        return tr(_HEADS[column])
+        return tr(HEADS[column])
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if orientation != Qt.Orientation.Horizontal:
@@ -72,24 +55,9 @@ class MapTableModel(QAbstractTableModel):
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if role == Qt.ItemDataRole.TextAlignmentRole and index.column() in _NUMBERS:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+        if self._text is None or role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             return None
-        return self._words(self._cells[index.row()], index.column())
-
-    def _words(self, cell: Cell, column: int) -> str:
-        if column == 0:
-            return cell.name
-        if column == 1:
-            return cell.type_name
-        if column == 2:
-            return gib(cell.bytes)
-        if column == 3:
-            return "" if self._places is None else tr(PLACE_WORDS[int(self._places[cell.row, cell.column])])
-        if column == 4:
-            if cell.expert < 0:
-                return tr("every token")
-            return "" if self._use is None else f"{self._use[cell.row, cell.column]:.1f}"
-        return self._reasons.get(cell.item, "")
+        return self._text.words(self._text.lines[index.row()], index.column())
 
 
 class MapTable(QTableView):
@@ -110,6 +78,7 @@ class MapTable(QTableView):
         self.activated.connect(self._activated)
         self.selectionModel().currentChanged.connect(self._current_changed)
         self.verticalHeader().hide()
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.verticalHeader().setDefaultSectionSize(28)
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.horizontalHeader().setStretchLastSection(True)

@@ -27,6 +27,7 @@ from engine.placement.pins import Pins
 if TYPE_CHECKING:
     from app.placement.forecast import Forecast, Outlook, Preview
     from app.placement.machines import Machine
+    from app.placement.map_cells import MapCells
     from engine.placement.costs import Workload
     from engine.placement.hardware.profile import HardwareProfile
     from engine.placement.heat import RecordedHeat
@@ -72,6 +73,7 @@ class Answer:
     machine: Machine
     outlook: Outlook
     preview: Preview
+    cells: MapCells  # of the map; the same for every answer of a model
 
 
 class PlacementController(QObject):
@@ -109,7 +111,7 @@ class PlacementController(QObject):
         self._planning = False
         self._rates = 0
         self._own: tuple[int, tuple[HardwareProfile, bool]] | None = None  # since which measurement, and what
-        self._shape: tuple[str, ModelShape] | None = None
+        self._shape: tuple[str, ModelShape, MapCells] | None = None
         self._forecast: tuple[tuple[object, ...], Machine, Forecast] | None = None
         self._started = False
         self._seen: tuple[str, int, str] | None = None  # the loaded model, its context and device
@@ -247,13 +249,15 @@ class PlacementController(QObject):
     def _answer(self, wish: Wish) -> Answer:
         """Off the main thread; one at a time, so what it keeps needs no lock."""
         from app.placement.forecast import Forecast
+        from app.placement.map_cells import MapCells
         from engine.placement.costs import Workload
         from engine.runtime.pace import corrected
 
         if self._own is None or self._own[0] != wish.rates:
             self._own = wish.rates, self.read_machine()
         if self._shape is None or self._shape[0] != wish.path:
-            self._shape = wish.path, self.read_shape(wish.path)
+            shape = self.read_shape(wish.path)
+            self._shape = wish.path, shape, MapCells(shape)
         if self._forecast is None or self._forecast[0] != wish.ground:
             depth = min(wish.context, DEPTH)
             work = Workload(context=wish.context, prompt=depth, depth=depth)
@@ -274,7 +278,7 @@ class PlacementController(QObject):
             self._forecast = wish.ground, machine, forecast
         _, machine, forecast = self._forecast
         budget = forecast.outlook.marks.recommended if wish.budget is None else wish.budget
-        return Answer(wish, machine, forecast.outlook, forecast.preview(budget, wish.pins))
+        return Answer(wish, machine, forecast.outlook, forecast.preview(budget, wish.pins), self._shape[2])
 
     def _machine(self, wish: Wish, shape: ModelShape, work: Workload) -> Machine:
         from app.placement.machines import emulated, machine_for, with_card

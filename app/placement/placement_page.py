@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
@@ -22,18 +22,15 @@ from app.model_controller import ModelController
 from app.placement.budget_card import BudgetCard
 from app.placement.export_button import ExportButton
 from app.placement.live_cells import (
-    Heat,
+    LiveCells,
     device_parts,
-    live_heat,
     live_levels,
-    live_places,
     recorded_heat,
-    wished_places,
     with_disk,
 )
 from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
-from app.placement.map_colors import use_levels
+from app.placement.map_colors import Levels, use_levels
 from app.placement.measure_line import MeasureLine
 from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
@@ -54,6 +51,7 @@ from engine.telemetry.residency import ResidencySnapshot
 
 PAGE_WIDTH = 1040
 NARROW = 700  # pixels of the page
+BARS_AFTER = 8  # milliseconds
 
 
 class PlacementPage(QScrollArea):
@@ -66,8 +64,9 @@ class PlacementPage(QScrollArea):
         models: ModelController,
         telemetry: TelemetryFeed,
         problems: Problems,
+        parent: QWidget | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(parent)
         self.setObjectName("page")
         self.setAccessibleName(tr("Memory"))
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -76,7 +75,8 @@ class PlacementPage(QScrollArea):
         self._telemetry = telemetry
         self._live = controller.live
         self._cells: MapCells | None = None
-        self._heat: Heat | None = None
+        self._seen: LiveCells | None = None
+        self._levels: Levels | None = None  # of what was seen
         self._on_disk: frozenset[tuple[str, int]] = frozenset()  # as the map shows it
         self.title = QLabel(tr("Memory"), self)
         self.title.setObjectName("pageTitle")
@@ -104,6 +104,14 @@ class PlacementPage(QScrollArea):
         self.export = ExportButton(self.body, self.map, self.timeline, self._name, controller.background, self)
         self.traces = TracesCard(theme, telemetry, self)
         self._cards = (self.budget, self._bars(), self.map, self.timeline, self.traces)
+        self._bars_due = QTimer(self)  # of a preview: in another frame than the map
+        self._bars_due.setSingleShot(True)
+        self._bars_due.setInterval(BARS_AFTER)
+        self._bars_due.timeout.connect(self._show_now)
+        self._reveal = QTimer(self)
+        self._reveal.timeout.connect(self._show_next_card)
+        for card in self._cards:
+            card.hide()
         self._lay_out()
         self._connect()
         controller.start()
@@ -186,6 +194,7 @@ class PlacementPage(QScrollArea):
     # --- what is shown ----------------------------------------------------------------------------------------
 
     def _show_missing(self, reason: str) -> None:
+        self._reveal.stop()
         for card in self._cards:
             card.hide()
         for part in (self.simulated, self.subtitle, self.machine, self.machine_label, self.export):
@@ -208,11 +217,12 @@ class PlacementPage(QScrollArea):
         outlook, machine = answer.outlook, answer.machine
         self.notice.hide()
         self.empty.hide()
-        for part in (*self._cards, self.machine, self.export):
+        for part in (self.machine, self.export):
             part.show()
+        self._reveal.start(0)
         self.machine_label.setVisible(self.viewport().width() >= NARROW)
-        if self._cells is None or self._cells.shape is not outlook.shape:
-            self._cells = MapCells(outlook.shape)
+        if self._cells is not answer.cells:
+            self._cells = answer.cells
             self.map.show_cells(self._cells)
         self.machine.setCurrentIndex(max(0, self.machine.findData(answer.wish.machine)))
         self.simulated.setText(tr("emulated") if machine.emulated else tr("simulated"))
@@ -221,6 +231,15 @@ class PlacementPage(QScrollArea):
         self.subtitle.show_words(subtitle(self._name(), answer), is_measured=machine.measured)
         self.budget.show_outlook(answer, info.context_length if info is not None else outlook.work.context)
         self._show_preview()
+
+    def _show_next_card(self) -> None:
+        """One per turn of the event loop: the first time a card is styled and laid out, which takes most of a frame."""
+        hidden = [card for card in self._cards if not card.isVisibleTo(self.body)]
+        if hidden:
+            hidden[0].show()
+        else:
+            self._reveal.stop()
+            self._show_now()  # the bars, whatever came meanwhile
 
     def _name(self) -> str:
         """Of the model."""
@@ -242,7 +261,7 @@ class PlacementPage(QScrollArea):
         if (residency := self._shown_residency) is not None:
             self.budget.slider.show_committed(residency.budget_bytes)
         self._show_places()
-        self._show_now()
+        self._bars_due.start()
         if residency is None or residency.budget_bytes != answer.preview.budget:
             self.timeline.show_seen(None)
         self.timeline.show_answer(answer)
@@ -262,19 +281,22 @@ class PlacementPage(QScrollArea):
         ram = None if answer.machine.simulated else self._live.ram
         self._on_disk = ram.on_disk if ram is not None else frozenset()
         if residency is None or not residency.items:
-            self._heat = None
+            self._seen = None
             recorded = answer.outlook.recorded
             levels = use_levels(recorded_heat(cells, recorded.counts)) if recorded is not None else None
             self.map.show_places(with_disk(cells, cells.of_plan(plan), ram), levels)
             self.map.show_hint(plan_hint(plan, recorded))
             return
-        heat, before = live_heat(cells, residency), self._heat
-        self._heat = heat
+        if self._seen is None or self._seen.residency is not residency or self._seen.cells is not cells:
+            before = self._seen.heat if self._seen is not None else None
+            self._seen = LiveCells(cells, residency)
+            self._levels = live_levels(cells, self._seen.heat, before)
+        seen = self._seen
         ghost = None
         if answer.preview.budget != residency.budget_bytes:
-            ghost = with_disk(cells, wished_places(cells, residency, plan, answer.wish.pins), ram)
-        places = with_disk(cells, live_places(cells, residency), ram)
-        self.map.show_places(places, live_levels(cells, heat, before), ghost, heat)
+            ghost = with_disk(cells, seen.wished(plan, answer.wish.pins), ram)
+        places = with_disk(cells, seen.places, ram)
+        self.map.show_places(places, self._levels, ghost, seen.heat)
         self.map.show_hint(tr("Violet: would move with the budget above.") if ghost is not None else "")
 
     def _show_measured(self) -> None:

@@ -58,10 +58,8 @@ class Theme(QObject):
         return QColor(getattr(self.colors, name))
 
     def font(self, pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-        font = QFont([SANS, *self._chinese])  # other scripts come from the system, which knows better than any list
-        font.setPixelSize(pixels)
-        font.setWeight(weight)
-        return font
+        # Other scripts come from the system, which knows better than any list.
+        return QFont(_font((SANS, *self._chinese), pixels, weight))
 
     def mono(self, pixels: int) -> QFont:
         font = QFont([MONO, *self._chinese])
@@ -79,6 +77,15 @@ class Theme(QObject):
     def _setting_changed(self, name: str, _value: object) -> None:
         if name in ("theme", "font_size"):
             self.apply()
+
+
+@lru_cache(maxsize=64)
+def _font(families: tuple[str, ...], pixels: int, weight: QFont.Weight) -> QFont:
+    """Kept, since a new one looks for its face anew when it first draws; copies share what it found."""
+    font = QFont(list(families))
+    font.setPixelSize(pixels)
+    font.setWeight(weight)
+    return font
 
 
 @lru_cache(maxsize=4)

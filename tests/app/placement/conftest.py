@@ -38,8 +38,9 @@ def open_memory(start: Callable[..., Any], qtbot) -> Callable[..., Opened]:
         controller.read_machine = lambda: (machine("Ryzen 7 7700X", None, ram), True)
         app.context.settings.set("shown_machine", gpu)
         app.window.show_page("memory")
-        qtbot.waitUntil(lambda: controller.answer is not None)
-        return Opened(app, app.window.page("memory"))
+        page = app.window.page("memory")
+        qtbot.waitUntil(lambda: controller.answer is not None and page.traces.isVisible())
+        return Opened(app, page)
 
     return make
 

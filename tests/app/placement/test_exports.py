@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QImage
+
+from app.placement.map_lines import MapText
+from app.placement.picture import Picture
 
 GiB = 1 << 30
 
@@ -89,3 +93,29 @@ def test_the_small_slider_and_the_large_one_are_one(memory, qtbot):
     assert "3.0 GiB" in small.words.text()
     small.details.click()
     assert memory.page.isVisible()
+
+
+def test_the_tables_file_is_made_beside_the_window(open_memory, qtbot, tmp_path, monkeypatch):
+    page = open_memory().page
+    threads = set()
+    words = MapText.words
+
+    def noted(*args):
+        threads.add(threading.current_thread())
+        return words(*args)
+
+    monkeypatch.setattr(MapText, "words", noted)
+    with qtbot.waitSignal(page.export.written):
+        page.export.export_to(tmp_path / "table.csv", "table")
+    assert threads and threading.main_thread() not in threads
+
+
+def test_a_picture_is_painted_in_bands_and_the_same_as_at_once(memory, qtbot):
+    found: list[QImage] = []
+    card = memory.page.budget  # stands still
+    Picture(card, found.append)
+    assert not found
+    qtbot.waitUntil(lambda: bool(found))
+    assert found[0].size() == card.size() and card.height() > 200
+    at_once = card.grab().toImage().convertToFormat(found[0].format())
+    assert found[0] == at_once

@@ -11,7 +11,7 @@ from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QMenu, QToolTip
 
 from app.placement.budget_slider import BudgetSlider
-from app.placement.map_cells import GPU, RAM
+from app.placement.map_cells import GPU, RAM, MapCells
 from engine.placement.heat import RecordedHeat
 from engine.placement.items import model_items
 
@@ -193,6 +193,27 @@ def test_the_table_says_the_same_as_the_map(memory, qtbot):
             place = places[bank.layer + 1, cells.tensor_columns + expert]
             assert place_of[f"blk.{bank.layer} expert {expert}"] == ("GPU" if place == GPU else "RAM")
     assert not card.view.isVisible() and card.table.isVisible()
+
+
+def test_a_table_of_many_lines_makes_those_that_are_seen(open_memory, qtbot, monkeypatch):
+    opened = open_memory("kimi-k2-q4_k_m", "RTX 5090", 1024 * GiB)
+    made, at = [], MapCells.at
+    monkeypatch.setattr(MapCells, "at", lambda cells, row, column: made.append((row, column)) or at(cells, row, column))
+    card = opened.page.map
+    card.as_table.click()
+    qtbot.waitUntil(card.table.isVisible)
+    rows = card.table.rows
+    assert rows.rowCount() > 60 * 384
+    card.table.scrollToBottom()
+    card.table.viewport().repaint()
+    assert len(made) < 2000
+    lines, cells = card.text.lines, opened.page._cells
+    wanted = {}
+    for row in range(cells.rows):
+        for column in range(cells.columns):
+            if (cell := at(cells, row, column)) is not None:
+                wanted.setdefault(cell.name, cell)
+    assert [line.name for line in lines] == list(wanted)
 
 
 def test_an_unreadable_model_says_so(start, qtbot):
