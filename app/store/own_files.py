@@ -1,10 +1,12 @@
 """Which files are the open database, so that others in their place are noticed.
 
-SQLite goes on with what it has opened, whatever lies at the path meanwhile; in WAL mode it says nothing of it.
+SQLite goes on with what it has opened, whatever lies at the path meanwhile; in WAL mode it says nothing of it. Nor does
+it notice bytes that another program writes into the open file: it would write its own pages among them.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -17,6 +19,20 @@ class OwnFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ids = {suffix: _id(self._named(suffix)) for suffix in SUFFIXES}
+        self._state = _state(path)
+
+    def remember(self) -> None:
+        """Note size and time of the database, after it was written to."""
+        self._state = _state(self._path)
+
+    @property
+    def are_overwritten(self) -> bool:
+        """Whether somebody else wrote into the database since `remember`: it lies here, but is not as it was left."""
+        return self.are_here and _state(self._path) != self._state
+
+    def empty_log(self) -> None:
+        """Leave nothing that closing the connection would write into a database that is not ours any more."""
+        os.truncate(self._named("-wal"), 0)
 
     @property
     def are_here(self) -> bool:
@@ -28,7 +44,8 @@ class OwnFiles:
 
         A log that is ours stays: beside another database it would destroy it. OSError: not possible.
         """
-        if self.are_here or not self._path.exists():
+        overwritten = self.are_overwritten
+        if (self.are_here and not overwritten) or not self._path.exists():
             return None
         stamp = time.strftime("%Y%m%d-%H%M%S")
         kept = self._path.with_name(f"{self._path.stem}.other-{stamp}{self._path.suffix}")
@@ -38,7 +55,7 @@ class OwnFiles:
             number += 1
         for suffix in ("-wal", ""):  # the database last: as long as it is here, this can be tried again
             source = self._named(suffix)
-            if _id(source) not in (None, self._ids[suffix]):
+            if _id(source) not in (None, self._ids[suffix]) or (overwritten and not suffix):
                 source.replace(kept.with_name(kept.name + suffix))
         return kept
 
@@ -56,3 +73,11 @@ def _id(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns

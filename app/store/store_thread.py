@@ -19,8 +19,7 @@ T = TypeVar("T")
 Deliver = Callable[[Callable[[], None]], None]
 
 SAVE_INTERVAL = 0.15  # seconds between saves of a streaming answer; the promise is at most 0.25
-
-
+COPY_AFTER = 2.0  # seconds without a call after which the file is copied, so that no start waits for that
 RETRY_INTERVAL = 1.0  # seconds between attempts to write what found no room
 
 # Primary result codes of failures that may pass without anybody's fault in the data (sqlite.org/rescode.html).
@@ -84,6 +83,7 @@ class StoreThread:
             if on_done is None:
                 self._write(store, _Write(function, handler))
                 return
+            self._put_back(store)
             try:
                 result: Any = function(store)
             except Exception as error:
@@ -111,15 +111,18 @@ class StoreThread:
     def _run(self) -> None:
         store = self._open()
         last_save = 0.0
+        idle: float | None = COPY_AFTER
         try:
             while True:
                 # With nothing streaming, wait without waking.
-                wait = max(0.0, last_save + SAVE_INTERVAL - time.monotonic()) if self._saveable else None
+                wait = max(0.0, last_save + SAVE_INTERVAL - time.monotonic()) if self._saveable else idle
                 if self._waiting:
                     wait = RETRY_INTERVAL
                 try:
                     call = self._calls.get(timeout=wait)
                 except queue.Empty:
+                    store.take_copy()
+                    idle = None
                     self._flush_texts(store)
                     self._write_waiting(store)
                     last_save = time.monotonic()

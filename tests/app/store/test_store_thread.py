@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 import app.store.conversations
+import app.store.store_thread
 from app.store.conversations import ConversationStore
 from app.store.errors import StoreError
 from app.store.own_files import OwnFiles
 from app.store.records import Conversation, Message, Status
+from app.store.session_copy import SessionCopy
 from app.store.store_thread import StoreThread
 
 
@@ -279,3 +281,101 @@ def test_two_replacements_in_one_second_are_both_kept(thread, errors, tmp_path):
     one.close()
     kept = {file.read_text() for file in path.parent.iterdir() if "other" in file.name}
     assert kept == {"first", "second"} and len(errors) == 2
+
+
+@pytest.mark.parametrize("theirs", ["another", "older", "cut", "nonsense"])
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_file_that_is_written_over_is_noticed_and_neither_is_lost(thread, errors, tmp_path, theirs, reads):
+    """The same file with another's bytes, as `cp` leaves it."""
+    path, elsewhere = tmp_path / "data" / "c.db", tmp_path / "other.db"
+    earlier = ConversationStore(path)
+    earlier.put_conversation(Conversation("e", "Earlier"))
+    earlier.put_messages([Message(f"e{number}", "e", None, "user", "long ago " * 999) for number in range(300)])
+    earlier.close()
+    other = ConversationStore(elsewhere)
+    if theirs == "another":
+        other.put_conversation(Conversation("b", "Backup"))
+    other.close()
+    written = {"older": path.read_bytes(), "cut": path.read_bytes()[:10_000], "nonsense": b"no database"}
+    one = thread(path)
+    put(one)
+    one.call(lambda store: store.put_conversation(Conversation("c", "Titled")))
+    one.call(lambda store: store.delete_messages(["e7"]))
+    one.save_text("a", "before")
+    ask(one, lambda store: None)
+    content = written.get(theirs, elsewhere.read_bytes())
+    path.write_bytes(content)
+    if not reads:
+        one.save_text("a", "before, and after")
+        ask(one, lambda store: None)
+    assert len(ask(one, lambda store: store.messages("e"))) == 299
+    assert [type(error) for error in errors] == [StoreError]
+    one.close()
+    kept = next(file for file in path.parent.iterdir() if "other" in file.name)
+    assert kept.read_bytes() == content and kept.name in errors[0].done
+    store = ConversationStore(path)
+    assert {(item.id, item.title) for item in store.conversations()} == {("e", "Earlier"), ("c", "Titled")}
+    assert len(store.messages("e")) == 299 and store.search("long ago")
+    assert store.messages("c")[0].content == ("before" if reads else "before, and after")
+    assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    store.close()
+    assert len(errors) == 1 and sorted(file.name for file in path.parent.iterdir()) == ["c.db", kept.name]
+
+
+def test_a_file_that_is_written_over_before_anything_was_said(thread, errors, tmp_path, monkeypatch):
+    monkeypatch.setattr(app.store.store_thread, "COPY_AFTER", 0.0)
+    path = tmp_path / "c.db"
+    earlier = ConversationStore(path)
+    earlier.put_conversation(Conversation("e", "Earlier"))
+    earlier.close()
+    taken, take = threading.Event(), ConversationStore.take_copy
+    monkeypatch.setattr(
+        ConversationStore, "take_copy", lambda store: take(store) or store._session.is_due or taken.set()
+    )
+    one = thread(path)
+    assert taken.wait(20)
+    ask(one, lambda store: None)
+    path.write_bytes(b"")
+    assert [item.id for item in ask(one, lambda store: store.conversations())] == ["e"]
+    assert len(errors) == 1
+
+
+def test_rows_of_the_session_keep_their_order_when_a_file_is_written_over(tmp_path):
+    """What was deleted stays so, what was put back is there; a purged conversation leaves nothing."""
+    store = ConversationStore(tmp_path / "c.db")
+    for name in ("kept", "purged", "trash"):
+        store.put_conversation(Conversation(name))
+        store.put_messages([Message(f"{name}-{number}", name, None, "user", "x") for number in (1, 2)])
+    messages = store.messages("kept")
+    store.delete_messages(["kept-1", "kept-2"])
+    store.put_messages(messages[:1])
+    store.save_details("kept-1", {"a": 1})
+    store.purge("purged")
+    store.put_conversation(Conversation("trash", deleted_at=5.0))
+    store.empty_trash(6.0)
+    store.touch("kept")
+    before = store.conversations(), store.messages("kept")
+    (tmp_path / "c.db").write_bytes(b"theirs")
+    assert store.put_back()
+    assert (store.conversations(), store.messages("kept")) == before and len(before[1]) == 1
+    assert store._connection.execute("SELECT count(*) FROM messages").fetchone() == (1,)
+    assert store.put_back() is None
+    store.close()
+
+
+def test_where_no_copy_could_be_taken_the_sessions_own_changes_are_kept(tmp_path, monkeypatch):
+    """The disk for temporary files may be full."""
+    ConversationStore(tmp_path / "c.db").close()
+
+    def full(copy, connection):
+        copy.is_due = False
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(SessionCopy, "take", full)
+    store = ConversationStore(tmp_path / "c.db")
+    store.put_conversation(Conversation("c"))
+    store.put_messages([Message("a", "c", None, "user", "words")])
+    (tmp_path / "c.db").write_bytes(b"theirs")
+    assert store.put_back()
+    assert [message.content for message in store.messages("c")] == ["words"]
+    store.close()
