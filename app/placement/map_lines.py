@@ -91,6 +91,6 @@ class MapText:
     def rows(self) -> Iterator[list[str]]:
         """The head, and every line."""
         columns = range(len(HEADS))
-        yield [tr(head) for head in HEADS]
+        yield [tr(HEADS[column]) for column in columns]
         for cell in self.lines:
             yield [self.words(cell, column) for column in columns]

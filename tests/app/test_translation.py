@@ -36,8 +36,8 @@ FROM_TABLES = {
     "tr(setting.group)",
     "tr(words)",
     "tr(place)",
-    "tr(_HEADS[column])",
-    "tr(PLACE_WORDS[int(self._places[cell.row, cell.column])])",
+    "tr(HEADS[column])",
+    "tr(PLACE_WORDS[int(self.places[cell.row, cell.column])])",
     "tr(part.purpose.value)",
     "tr(trace.value)",
 }

@@ -8,6 +8,7 @@ as a share of one core, and the probe thread's. Then the same with the answer wr
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import shutil
 import statistics
@@ -28,6 +29,9 @@ from engine.hub.starter import ensure_starter_model
 from engine.messages import Generate, GenerationFinished, GenerationRequest, SamplingParams
 
 PROMPT = "Once upon a time there was a mason who laid small coloured stones, and"
+
+
+MOST_WAIT = 120  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,16 @@ class Bench:
                 self.speeds[event.request_id] = event.stats.decode_speed
 
     def wait(self, condition) -> None:
-        """The window's own loop, asleep where there is nothing to do; looks now and then whether that holds."""
-        loop, look = QEventLoop(), QTimer()
-        look.timeout.connect(lambda: loop.quit() if condition() else None)
+        """The window's own loop, asleep where there is nothing to do; looks now and then whether that holds. What
+        does not within two minutes never will: then it says what the window shows, and where each thread stands."""
+        loop, look, end = QEventLoop(), QTimer(), time.monotonic() + MOST_WAIT
+        look.timeout.connect(lambda: loop.quit() if condition() or time.monotonic() > end else None)
         look.start(50)
         loop.exec()
+        if not condition():
+            faulthandler.dump_traceback(all_threads=True)
+            shown = [problem.cause for problem in self.context.problems.open.values()]
+            raise TimeoutError(f"nothing for {MOST_WAIT} s; loading {self.context.models.loading_path}; shown: {shown}")
 
     def turn(self, page: str, key: str) -> Turn:
         """One answer of `tokens` tokens beside that page; in the chat it is written there."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import app
 from app.chat.parameters.presets import BUILT_IN
 from app.chat.parameters.table import PARAMETERS
-from app.placement.map_table import _HEADS, PLACE_WORDS
+from app.placement.map_lines import HEADS, PLACE_WORDS
 from app.placement.memory_parts import Purpose
 from app.settings.table import SETTINGS
 from app.telemetry.history import Trace
@@ -45,7 +45,7 @@ def _in_tables() -> Iterator[str]:
     yield from (state.value for state in (*State, *EntryState))
     yield from COLUMNS
     yield from (ADDED, HUB_CACHE, IMPORTED, INSTALLATION)
-    yield from (*PLACE_WORDS.values(), *_HEADS, *(named.value for named in (*Purpose, *Trace)))
+    yield from (*PLACE_WORDS.values(), *HEADS, *(named.value for named in (*Purpose, *Trace)))
 
 
 def _in_calls() -> Iterator[str]:
