@@ -32,6 +32,20 @@ def state_words(entry: LibraryEntry) -> str:
     return tr(entry.state.value)
 
 
+def title_words(entry: LibraryEntry) -> str:
+    """The title, and a mark where the file lies in a folder of somebody else's."""
+    if not is_elsewhere(entry):
+        return entry.title
+    return tr("{title}  ·  outside the models folder", title=entry.title)
+
+
+def is_elsewhere(entry: LibraryEntry) -> bool:
+    """Neither in the models folder nor among Tessera's own files."""
+    from engine.hub.places import INSTALLATION
+
+    return not entry.ours and entry.origin != INSTALLATION
+
+
 def last_used_words(entry: LibraryEntry, now: datetime | None = None) -> str:
     if entry.last_used is None:
         return tr("never")
@@ -69,6 +83,8 @@ def fact_rows(entry: LibraryEntry) -> list[tuple[str, str]]:
             share = round(100 * facts.expert_bytes / max(1, facts.tensor_bytes))
             rows.append((tr("Experts"), tr("{share} % of its bytes", share=share)))
     rows.append((tr("Found in"), tr(entry.origin)))
+    if is_elsewhere(entry):
+        rows.append((tr("Folder"), str(entry.path.parent)))
     if entry.repository:
         rows.append((tr("From"), entry.repository))
     rows.append((tr("Checksum"), tr("compared and equal") if entry.verified else tr("not compared yet")))

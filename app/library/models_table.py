@@ -8,7 +8,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
 
-from app.library.entry_words import MOODS, context_words, family_words, last_used_words, state_words
+from app.library.entry_words import MOODS, context_words, family_words, last_used_words, state_words, title_words
 from app.model_files import format_bytes
 from app.theme.theme import Theme
 from app.translation import engine_text, tr
@@ -75,7 +75,7 @@ class LibraryTableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return self._words(entry, column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return engine_text(entry.why) or str(entry.path)
+            return "\n".join(words for words in (engine_text(entry.why), str(entry.path)) if words)
         if role == Qt.ItemDataRole.ForegroundRole and column != NAME:
             mood = MOODS[entry.state.name] if column == STATE else "quiet"
             return QColor(getattr(self._theme.colors, _COLORS[mood]))
@@ -84,7 +84,7 @@ class LibraryTableModel(QAbstractTableModel):
     def _words(self, entry: LibraryEntry, column: int) -> str:
         match column:
             case 0:
-                return entry.title
+                return title_words(entry)
             case 1:
                 return family_words(entry)
             case 2:
@@ -105,7 +105,7 @@ class LibraryTableModel(QAbstractTableModel):
             return entry.facts.context_length if entry.facts is not None else 0
         if column == USED:
             return entry.last_used.timestamp() if entry.last_used is not None else 0.0
-        return self._words(entry, column).lower()
+        return (entry.title if column == NAME else self._words(entry, column)).lower()
 
 
 class ModelsTable(QTableView):

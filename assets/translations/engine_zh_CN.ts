@@ -2128,8 +2128,8 @@
       <translation>在加载模型时</translation>
     </message>
     <message>
-      <source>{} GiB free for {}</source>
-      <translation>{} GiB 可用于 {}</translation>
+      <source>{} free for {}</source>
+      <translation>{} 可用于 {}</translation>
     </message>
     <message>
       <source>{} GiB, {} GiB available</source>

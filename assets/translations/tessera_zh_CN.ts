@@ -2932,6 +2932,10 @@
       <translation>每 1,000 词元 {size}</translation>
     </message>
     <message>
+      <source>{title}  ·  outside the models folder</source>
+      <translation>{title}  ·  不在模型文件夹中</translation>
+    </message>
+    <message>
       <source>{size}, {speed} predicted</source>
       <translation>{size}，预测 {speed}</translation>
     </message>

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.child_process import is_bundled
+from engine.hub.errors import disk_text
 from engine.runtime.devices.cuda.find import find_card
 from engine.telemetry.gpus import GPUReport, read_gpus
 
@@ -144,8 +145,8 @@ def _gpus() -> Iterator[Check]:
 def _disk(models_folder: Path) -> Iterator[Check]:
     folder = next(parent for parent in (models_folder, *models_folder.parents) if parent.exists())
     free = shutil.disk_usage(folder).free
-    found = f"{free / GIB:.1f} GiB free for {models_folder}"
-    if free < 5 * GIB:
+    found = f"{disk_text(free)} free for {models_folder}"
+    if free < 5 * 10**9:
         yield Check("Disk", Health.LIMITED, found, "Free some space, or choose another models folder.")
     else:
         yield Check("Disk", Health.GOOD, found)

@@ -35,7 +35,7 @@ def test_the_doctor_shows_every_check_with_its_remedy_worst_first(app, qtbot):
     page.show_checks(
         [
             Check("Processor", Health.GOOD, "fast"),
-            Check("Disk", Health.BROKEN, "0 GiB free for /home/ada/x", "Free some space."),
+            Check("Disk", Health.BROKEN, "0 B free for /home/ada/x", "Free some space."),
             Check("GPU", Health.LIMITED, "none", "Buy one."),
         ]
     )

@@ -37,7 +37,7 @@ CHECKS = [
         "NVIDIA GeForce RTX 3060 is here, but not NVRTC, which compiles its kernels.",
         "Install GPU support under Settings, Help.",
     ),
-    Check("Disk", Health.GOOD, "212.5 GiB free for /home/ada/.local/share/Tessera/models"),
+    Check("Disk", Health.GOOD, "228.2 GB free for /home/ada/.local/share/Tessera/models"),
     Check("Tessera", Health.GOOD, "0.1.0, bundle"),
     Check("jinja2", Health.BROKEN, "Missing; needed for chat templates.", "Install Tessera again."),
 ]

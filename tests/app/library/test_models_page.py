@@ -11,6 +11,7 @@ from PySide6.QtCore import QMimeData, QModelIndex, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QInputDialog, QMessageBox
 
+from app.library.entry_words import fact_rows
 from app.library.models_table import EntryRole
 from engine.hub.records import write_record
 from engine.hub.repository import open_repository
@@ -237,3 +238,19 @@ def test_moving_the_models_folder_takes_everything_along(library, qtbot, tmp_pat
     assert library.app.context.settings["models_folder"] == str(new)
     assert titles(page) == ["Mine", "Scripted-1B.Q4_K_M"]
     assert not path.exists()
+
+
+def test_a_model_outside_the_models_folder_says_where_it_lies(library, qtbot, tmp_path):
+    page = library.tab("models")
+    put(library, "Alpha-Q8_0.gguf", qtbot)
+    outside = tmp_path / "my files" / "Beta-Q8_0.gguf"
+    outside.parent.mkdir()
+    small_gguf().write(outside)
+    library.controller.import_files([outside], move=False)
+    qtbot.waitUntil(lambda: "Beta-Q8_0" in titles(page))
+    cells = {page.table.proxy.index(row, 0).data(EntryRole).title: page.table.proxy.index(row, 0) for row in (0, 1)}
+    assert cells["Alpha-Q8_0"].data() == "Alpha-Q8_0"
+    assert cells["Beta-Q8_0"].data() == "Beta-Q8_0  ·  outside the models folder"
+    assert str(outside) in cells["Beta-Q8_0"].data(Qt.ItemDataRole.ToolTipRole)
+    folders = [dict(fact_rows(index.data(EntryRole))).get("Folder") for index in cells.values()]
+    assert folders == [None, str(outside.parent)]
