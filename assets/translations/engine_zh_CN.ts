@@ -528,10 +528,6 @@
       <translation>由处理器运行。</translation>
     </message>
     <message>
-      <source>It takes {}: {}</source>
-      <translation>需要{0}：{1}</translation>
-    </message>
-    <message>
       <source>It was kept as {} beside a new, empty one.</source>
       <translation>它已保存为 {0}，旁边新建了一个空文件。</translation>
     </message>
@@ -882,10 +878,6 @@
     <message>
       <source>Take one of these pins away.</source>
       <translation>请取消其中一个固定。</translation>
-    </message>
-    <message>
-      <source>Takes {}–{} GiB</source>
-      <translation>占用 {0}–{1} GiB</translation>
     </message>
     <message>
       <source>Tensor {} is of {}; the file was made for a newer or different engine.</source>
@@ -1628,10 +1620,6 @@
       <translation>基于缓存的注意力</translation>
     </message>
     <message>
-      <source>between {} and {}</source>
-      <translation>{0} 到 {1}</translation>
-    </message>
-    <message>
       <source>block_count is {}, and the file holds {} tensors</source>
       <translation>block_count 为 {0}，而文件只有 {1} 个张量</translation>
     </message>
@@ -2128,10 +2116,6 @@
       <translation>在加载模型时</translation>
     </message>
     <message>
-      <source>{} free for {}</source>
-      <translation>{} 可用于 {}</translation>
-    </message>
-    <message>
       <source>{} GiB, {} GiB available</source>
       <translation>{} GiB，可用 {} GiB</translation>
     </message>
@@ -2242,6 +2226,10 @@
     <message>
       <source>{} for the conversation's context could not be reserved.</source>
       <translation>无法为对话的上下文预留 {0}。</translation>
+    </message>
+    <message>
+      <source>{} free for {}</source>
+      <translation>{} 可用于 {}</translation>
     </message>
     <message>
       <source>{} gave an answer that makes no sense ({}).</source>

@@ -64,10 +64,6 @@ class QuantType(enum.IntEnum):
             raise ValueError(f"a row of {elements} is no multiple of {self.name}'s block of {self.block_elements}")
         return blocks * self.block_bytes
 
-    @property
-    def bits_per_weight(self) -> float:
-        return 8 * self.block_bytes / self.block_elements
-
 
 # Ids that were used once and mean nothing to present readers, and those that only a fork of llama.cpp writes.
 _REMOVED = {

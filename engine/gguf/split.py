@@ -14,12 +14,6 @@ _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffi
 KEEP_APART = "Keep the parts as separate files, or join them with `llama-gguf-split --merge`."
 
 
-def split_stem(name: str) -> str:
-    """A file name without its part and suffix: "m-00001-of-00003.gguf" and "m.gguf" are both "m"."""
-    match = _PART.fullmatch(name)
-    return match["stem"] if match else re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
-
-
 def split_paths(path: Path) -> tuple[Path, ...] | None:
     """All parts of the set that `path` belongs to by its name, in order; None if it is named as a single file."""
     match = _PART.fullmatch(path.name)

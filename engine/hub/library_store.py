@@ -66,11 +66,6 @@ class LibraryStore:
                 self._folders.append(str(folder))
                 self._save()
 
-    def remove_folder(self, folder: Path) -> None:
-        with self._lock:
-            self._folders = [one for one in self._folders if one != str(folder)]
-            self._save()
-
     def add_file(self, file: Path) -> None:
         with self._lock:
             if str(file) not in self._files:

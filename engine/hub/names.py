@@ -21,7 +21,6 @@ QUANT = re.compile(
     re.IGNORECASE,
 )
 STARTER_FILE, STARTER_SIZE = "SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432
-COMPANIONS = ("mmproj", "imatrix", "mtp")
 
 
 @dataclass(frozen=True, slots=True)

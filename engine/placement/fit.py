@@ -13,9 +13,6 @@ from engine.placement.planner import Planner
 from engine.placement.shape import ModelShape
 
 CONTEXT = 8192
-# KV cache and scratch per byte of weights when a header says too little: from none to that of a small dense model with
-# full attention at CONTEXT tokens.
-_UNKNOWN_SHARE = 0.25
 
 
 def fit(
@@ -68,15 +65,3 @@ def _kind(plan: PlacementPlan) -> FitKind:
     if everything and all(e.slots == e.bank.count for e in plan.experts):
         return FitKind.GPU
     return FitKind.SPLIT
-
-
-def fit_unknown(file_bytes: int, hardware: HardwareProfile, reason: str) -> Fit:
-    """Where the header says too little for a plan: a range, with the reason."""
-    most = int(file_bytes * (1 + _UNKNOWN_SHARE)) + GiB
-    room = hardware.cpu.memory_bytes - 2 * GiB + recommended_budget(hardware).gpu_bytes
-    between = f"between {gib(file_bytes)} and {gib(most)}"
-    if file_bytes > room:
-        missing = -(-(file_bytes - room) // GiB)
-        return Fit(FitKind.SHORT, f"Needs {missing} GiB more RAM", f"It takes {between}: {reason}", most, None, False)
-    label = f"Takes {file_bytes / GiB:.0f}–{most / GiB:.0f} GiB"
-    return Fit(FitKind.RAM, label, f"It takes {between}: {reason}", most, None, False)

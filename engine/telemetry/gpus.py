@@ -13,8 +13,6 @@ class GPU:
     index: int
     name: str
     memory_total: int | None
-    memory_used: int | None
-    compute_capability: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +60,10 @@ def _read(nvml: Any, index: int) -> GPU:
             return None
 
     memory = ask(nvml.nvmlDeviceGetMemoryInfo)
-    capability = ask(nvml.nvmlDeviceGetCudaComputeCapability)
     return GPU(
         index,
         _text(ask(nvml.nvmlDeviceGetName) or "NVIDIA GPU"),
         int(memory.total) if memory else None,
-        int(memory.used) if memory else None,
-        (int(capability[0]), int(capability[1])) if capability else None,
     )
 
 

@@ -118,7 +118,7 @@ def execute(tasks: Sequence[Task], launch: Launch, clock: Clock, stream: str, fr
         ready = launch.begin
         for event in task.waits:
             ready = max(ready, event.wait())
-        if not launch.is_left and launch.failure is None:
+        if not launch.is_over:
             try:
                 begin, end = clock.run(task, ready, end)
             except BaseException as failure:

@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import FormatError
 from engine.gguf import GGUFFile, IncompleteSplitError, QuantType
-from engine.gguf.split import split_paths, split_stem
+from engine.gguf.split import split_paths
 from tests.support.gguf_writer import GGUFBuilder, ValueType, shard_name, write_split
 
 
@@ -118,8 +118,6 @@ def test_one_part_alone_is_a_whole_model(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    assert split_stem("Qwen3-Q4-00002-of-00013.gguf") == "Qwen3-Q4"
-    assert split_stem("plain.GGUF") == "plain"
     assert split_paths(Path("plain.gguf")) is None
     assert split_paths(Path("m-00004-of-00003.gguf")) is None
     paths = split_paths(Path("d/m-00002-of-00002.gguf"))

@@ -6,7 +6,7 @@ import pytest
 
 from engine.hub.fit import FitKind
 from engine.placement.budget import Budget, GiB, recommended_budget
-from engine.placement.fit import fit, fit_unknown
+from engine.placement.fit import fit
 from engine.placement.hardware.catalogue import machine
 from tests.support.shapes import published_shape
 
@@ -57,13 +57,6 @@ def test_what_unloading_the_model_that_runs_would_give_is_offered() -> None:
     then = fit(shape, DESKTOP, budget=Budget(left.gpu_bytes + 16 * GiB))
     assert now.kind is FitKind.SPLIT and then.speed is not None
     assert f"Unloading the model that runs now would make that {then.speed:.1f}" in now.reason
-
-
-def test_too_little_metadata_gives_a_range_with_a_reason() -> None:
-    found = fit_unknown(8 * GiB, NO_GPU, "the header lacks head_count.")
-    assert found.label == "Takes 8–11 GiB"
-    assert "head_count" in found.reason and found.speed is None
-    assert fit_unknown(80 * GiB, NO_GPU, "?").kind is FitKind.SHORT
 
 
 @pytest.mark.parametrize("budget_gib", [0, 1, 3])

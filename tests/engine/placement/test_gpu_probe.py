@@ -44,7 +44,7 @@ TINY = Extent(
     copies=(4 << 10, 64 << 10),
 )
 FEW_TYPES = {12: "q4_k", 8: "q8_0", 1: "f16"}
-REPORT = GPUReport((GPU(0, "Stand-in", 8 << 30, 0, (7, 5)),), "570.1", "")
+REPORT = GPUReport((GPU(0, "Stand-in", 8 << 30),), "570.1", "")
 ALL = [part.name for part in gpu_probe.PARTS]
 
 

@@ -28,7 +28,7 @@ NONE = GPUReport((), "", "No NVIDIA driver is installed.")
 
 
 def _card(name: str, gib: float, index: int = 0) -> GPU:
-    return GPU(index, name, int(gib * GiB), 0, (8, 9))
+    return GPU(index, name, int(gib * GiB))
 
 
 @pytest.mark.parametrize("gpu", catalogue.gpus(), ids=lambda g: g.name)
@@ -188,7 +188,7 @@ def test_an_unknown_card_is_left_out_with_a_note() -> None:
 
 
 def test_cards_without_a_memory_reading_are_passed_over() -> None:
-    mig = GPUReport((GPU(0, "NVIDIA H200", None, None, None),), "", "")
+    mig = GPUReport((GPU(0, "NVIDIA H200", None),), "", "")
     assert store.with_gpu(HardwareProfile(_fake_measure("x", GiB, 2)), mig).gpu is None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -24,6 +23,7 @@ from kernels.cuda.kernel_set import LaunchError
 from tests.support.hybrid_model import HybridModel, banks_of, items_of
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import Logits, NativeModel
+from tests.support.python_calls import python_calls
 from tests.support.stand_in_card import calls, charged, no_compiler, open_card, set_card, set_graph_order
 from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import TinyModel
@@ -82,22 +82,6 @@ def decode(model: HybridModel, steps: int = len(TOKENS) - PROMPT) -> tuple[Seque
     state = model.new_state()
     model.extend(state, TOKENS[:PROMPT])
     return state, np.concatenate([model.extend(state, [t]) for t in TOKENS[PROMPT : PROMPT + steps]])
-
-
-def python_calls(work: Callable[[], object]) -> int:
-    """Calls of functions, Python's and C's, that this thread makes."""
-    count = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def by_bank(uses: Sequence[Uses]) -> dict[str, Ids]:

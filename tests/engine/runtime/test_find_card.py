@@ -157,7 +157,7 @@ def test_a_card_of_the_catalogue_has_its_rates() -> None:
 
 
 def test_doctor_says_what_hinders_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = GPUReport((GPU(0, "RTX 3060", 12 * GIB, 0, (8, 6)),), "580.1", "")
+    report = GPUReport((GPU(0, "RTX 3060", 12 * GIB),), "580.1", "")
     monkeypatch.setattr(doctor, "read_gpus", lambda: report)
 
     def support() -> doctor.Check:

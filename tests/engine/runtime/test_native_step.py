@@ -3,7 +3,6 @@ needed."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +20,7 @@ from engine.runtime.placement import Placement
 from kernels._cpu import HostCopy, StepStreams
 from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
 from tests.support.native_model import Logits
+from tests.support.python_calls import python_calls
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -113,22 +113,6 @@ def test_a_step_calls_little_whatever_the_layers(tiny_models: Write) -> None:
         state.release()
         model.close()
     assert counts[0] == counts[1] <= MOST_CALLS
-
-
-def python_calls(work: Callable[[], object]) -> int:
-    """Calls of functions, Python's and C's, that this thread makes."""
-    count = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def test_every_event_is_needed(tiny_models: Write) -> None:
