@@ -8,7 +8,7 @@ from engine.backend import Backend
 from engine.backends.llama_cpp.backend import CompatibilityBackend
 from engine.errors import UnsupportedError
 from engine.messages import Event, LoadOptions, Notice
-from engine.native import load_native
+from engine.native_loading import load_native
 
 
 def load_backend(

@@ -23,7 +23,7 @@ from engine.messages import (
     ModelUnloaded,
     UnloadModel,
 )
-from engine.native import load_native
+from engine.native_loading import load_native
 from engine.text.llama_library import llama
 from tests.support.tiny_models import TinyModel
 
@@ -40,9 +40,9 @@ def client() -> Iterator[EngineClient]:
 @pytest.fixture
 def slow_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Reading a vocabulary takes until the event is set."""
-    import engine.native
+    import engine.native_loading
 
-    original, may_go_on = engine.native.vocabulary_loader, threading.Event()
+    original, may_go_on = engine.native_loading.vocabulary_loader, threading.Event()
 
     def slow_loader(path: Path) -> Callable[[], Any]:
         read = original(path)
@@ -53,7 +53,7 @@ def slow_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event
 
         return wait
 
-    monkeypatch.setattr(engine.native, "vocabulary_loader", slow_loader)
+    monkeypatch.setattr(engine.native_loading, "vocabulary_loader", slow_loader)
     yield may_go_on
     may_go_on.set()
 

@@ -9,7 +9,8 @@ from random import Random
 import numpy as np
 
 from engine.messages import Event, GenerationFinished, GenerationRequest, LoadOptions, PlacementChanged, SamplingParams
-from engine.native import NativeBackend, load_native
+from engine.native import NativeBackend
+from engine.native_loading import load_native
 from tests.support.tiny_models import TinyModel
 
 BUDGETS = (0, 24 << 20, 30 << 20, 36 << 20, 512 << 20)
