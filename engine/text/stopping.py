@@ -16,6 +16,7 @@ class StopMatcher:
 
     def __init__(self, stop_strings: Iterable[str]) -> None:
         self._stops = tuple(dict.fromkeys(stop for stop in stop_strings if stop))
+        self.is_needed = bool(self._stops)  # else every text comes out as it went in
         self._held = ""
         self._hit: str | None = None
 
