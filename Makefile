@@ -56,7 +56,7 @@ soak: test-build starter
 
 # On a computer with an NVIDIA GPU: the kernels' tests on it, its probe, then speeds at several budgets beside what was
 # predicted; to build/gpu-check.md.
-# ARGS="--minutes 9" for a card that is lent for ten minutes.
+# ARGS="--minutes 9" for a card that is lent for ten minutes; ARGS="--prepare 89" compiles for it ahead, without one.
 gpu-check: build starter
 	$(PY) -m tests.gpu_check $(ARGS)
 

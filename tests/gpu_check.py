@@ -1,18 +1,19 @@
 """What only a computer with an NVIDIA GPU can tell: `make gpu-check`.
 
     python -m tests.gpu_check [MODEL …] [--rounds 3] [--prompt 512] [--decode 64] [--threads N] [--quick] [--minutes N]
+    python -m tests.gpu_check --prepare CAPABILITY
 
 Compiles all kernels, runs their tests on the card, compares a hybrid model's logits with the CPU's, probes computer and
 card (kept as the memory page keeps it), then measures, beside what that predicts, prefill, decode, TTFT and start with
 25, 50, 75 and 100 % of each model on the card; llama.cpp beside it where its build has CUDA, with the same share of
-layers. Writes build/gpu-check.md and .json. Without a card it says so, and exits with 1. `--minutes N` ends it in about
-that time: what was not measured by then is named in the table.
+layers. Writes build/gpu-check.md and .json, anew after each part and budget: a part that breaks off is named there, and
+the next goes on. Without a card it says so, and exits with 1. `--prepare 89` compiles ahead what a card of sm_89 needs.
+`--minutes N` ends it in about that time: what was not measured by then is named in the table.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import statistics
@@ -20,10 +21,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ from engine.hub.folders import cache_folder, data_folder
 from engine.hub.starter import ensure_starter_model
 from engine.models import build_graph, load_spec
 from engine.placement.budget import Budget
-from engine.placement.hardware.profile import ANY_TYPE, HardwareProfile
+from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.hardware.store import hardware_folder, this_machine
 from engine.placement.plan import Speeds
 from engine.placement.planner import Planner
@@ -51,6 +53,7 @@ from engine.runtime.loaded import assemble
 from engine.runtime.placement import Placement
 from engine.runtime.threads import default_threads
 from kernels.cuda import nvrtc, source
+from tests.support.gpu_report import Report, Row
 from tests.support.hybrid_model import HybridModel, banks_of, items_of
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import NativeModel
@@ -88,22 +91,6 @@ class Need:
         work = replace(planner.work, prompt=prompt, depth=prompt + decode // 2)
         times = StepTimes(planner.shape, planner.hardware, work)
         return times.speeds(choice_of(planner.plan(Budget(budget))))
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Medians; seconds and tokens per second. `predicted`: prefill and decode. `problem`: why there are none."""
-
-    model: str
-    system: str
-    share: int  # percent of the model on the card
-    budget: int
-    prefill: float = 0.0
-    decode: float = 0.0
-    ttft: float = 0.0
-    start: float = 0.0
-    problem: str = ""
-    predicted: tuple[float, float] = (0.0, 0.0)
 
 
 def need_of(path: str, context: int, threads: int) -> Need:
@@ -225,43 +212,6 @@ def probe_card() -> HardwareProfile:
     return machine
 
 
-def rates(machine: HardwareProfile) -> str:
-    """What was measured of the card, in a line."""
-    gpu, link, measured = machine.gpu, machine.link, machine.card_measured
-    if gpu is None or link is None or not measured:
-        return "Nothing of the card was measured: predictions are by its datasheet."
-    q4 = ", ".join(f"{n}: {2 * rate / 1e12:.2f}" for n, rate in gpu.kernels.points[ANY_TYPE])
-    return (
-        f"{' '.join(machine.notes)} Memory {gpu.bandwidth / 1e9:.0f} GB/s, scattered {gpu.scattered_share:.2f} of it; "
-        f"an operation {1e6 * gpu.op_seconds:.1f} µs; Q4_K by tokens, TFLOP/s: {q4}; "
-        f"link {link.to_gpu / 1e9:.1f} GB/s to the card, {link.to_cpu / 1e9:.1f} back, "
-        f"{link.pageable / 1e9:.1f} pageable, {1e6 * link.latency:.1f} µs; "
-        f"a switch {1e6 * link.switch_seconds:.1f} µs; disk {machine.disk_bandwidth / 1e9:.2f} GB/s."
-    )
-
-
-def table(card: str, kernels: str, numbers: Sequence[str], rows: Sequence[Row], prompt: int, machine: str) -> str:
-    """The report in Markdown."""
-    lines = [
-        f"{card}. Kernel tests: {kernels}. Logits of hybrid models: {'; '.join(numbers) or 'within their bounds'}.",
-        "",
-        machine,
-        "",
-        f"| model | on the card | system | prefill {prompt}, tok/s | decode, tok/s | TTFT, ms | start, s |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        speeds = [
-            f"{measured:.1f}" + (f" ({predicted:.1f} predicted)" if predicted else "")
-            for measured, predicted in zip((row.prefill, row.decode), row.predicted, strict=True)
-        ]
-        numbers_of = (*speeds, f"{1e3 * row.ttft:.0f}", f"{row.start:.2f}")
-        cells = (row.problem, "", "", "") if row.problem else numbers_of
-        share = f"{row.share} %" + (f" ({row.budget / (1 << 20):.0f} MiB)" if row.budget else "")
-        lines.append(f"| {row.model} | {share} | {row.system} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def run_kernel_tests(patience: float | None = None) -> str:
     """pytest's last line, or what it ended with. `patience`: seconds after which it is ended."""
     try:
@@ -283,30 +233,51 @@ def check(
     probe: Callable[[], HardwareProfile] = probe_card,
 ) -> int:
     """0 where everything was right and measured; 1 otherwise."""
+    if options.prepare:
+        prepare(options.prepare, compiler)
+        return 0
     if card.facts is None:
         print(f"No NVIDIA GPU was checked. {card.reason} {card.remedy}".rstrip(), file=sys.stderr)
         return 1
-    until = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
-    print(f"kernels compiled in {compiler(card.capability, os.cpu_count() or 1):.0f} s", flush=True)
-    patience = KERNEL_SHARE * (until - time.monotonic()) if options.minutes else None
-    kernels = "not run" if options.quick else kernel_tests(patience)
-    print(f"kernel tests: {kernels}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        numbers = check_numbers(Path(folder))
-    machine = probe()
-    rows: list[Row] = []
-    for path in options.models or [str(ensure_starter_model())]:
-        for row in measure(path, options, make_worker, layers_of(path), card.facts.memory_bytes, until):
-            rows.append(row)
+    facts, until = card.facts, time.monotonic() + 60 * options.minutes if options.minutes else math.inf
+    report = Report(facts, card.name, options.folder, options.prompt)
+
+    def compile_all() -> None:
+        print(f"kernels compiled in {compiler(card.capability, os.cpu_count() or 1):.0f} s", flush=True)
+
+    def test_kernels() -> None:
+        patience = KERNEL_SHARE * (until - time.monotonic()) if options.minutes else None
+        report.kernels = kernel_tests(patience)
+        print(f"kernel tests: {report.kernels}", flush=True)
+
+    def compare() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            report.numbers = check_numbers(Path(folder))
+
+    def measure_machine() -> None:
+        report.machine = probe()
+
+    def measure_model(path: str) -> None:
+        for row in measure(path, options, make_worker, layers_of(path), facts.memory_bytes, until):
+            report.rows.append(row)
+            report.write()
             print(row.problem or f"{row.model}, {row.share} %, {row.system}: {row.decode:.1f} tok/s", flush=True)
-    report = table(card.name, kernels, numbers, rows, options.prompt, rates(machine))
-    options.folder.mkdir(parents=True, exist_ok=True)
-    (options.folder / "gpu-check.md").write_text(report + "\n", "utf-8")
-    found = {"card": asdict(card.facts), "kernels": kernels, "numbers": numbers, "rows": [asdict(row) for row in rows]}
-    found["machine"] = asdict(machine)
-    (options.folder / "gpu-check.json").write_text(json.dumps(found, indent=1), "utf-8")
-    print(report)
-    return int(kernels.startswith("FAILED") or bool(numbers) or any(row.problem for row in rows))
+
+    report.part("Compiling", compile_all)
+    if not options.quick:
+        report.part("Kernel tests", test_kernels)
+    report.part("Logits", compare)
+    report.part("The probe", measure_machine)
+    for path in options.models or [str(ensure_starter_model())]:
+        report.part(Path(path).stem, partial(measure_model, path))
+    print(report.table())
+    return int(not report.is_good)
+
+
+def prepare(capability: int, compiler: Callable[[int, int], float]) -> None:
+    """What takes time and needs no card: kernels for one of this capability, and the starter model."""
+    took, folder = compiler(capability, os.cpu_count() or 1), cache_folder() / "cubins"
+    print(f"kernels for sm_{capability} compiled in {took:.0f} s, kept in {folder}; models in {ensure_starter_model()}")
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -317,6 +288,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--decode", type=int, default=64)
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--prepare", type=int, metavar="CAPABILITY", help="only compile, as for 89; needs no card")
     parser.add_argument("--minutes", type=float, help="begin no measurement later than that")
     parser.add_argument("--quick", action="store_true", help="leave the kernels' tests out")
     return parser

@@ -122,6 +122,46 @@ def test_what_fails_is_in_the_table_and_the_exit_code(card: FoundCard, tiny_mode
     assert [row.problem for row in rows if row.system == "llama.cpp"][-1] == "The peer gave up."
 
 
+def test_what_breaks_off_leaves_the_rest(card: FoundCard, tiny_models: Write, tmp_path: Path, monkeypatch: Any) -> None:
+    """Compiling, the tests, the logits, the probe and one of two models raise; the other model is measured."""
+
+    def fails(*_: object) -> Any:
+        raise RuntimeError("the card fell off")
+
+    monkeypatch.setattr(gpu_check, "check_numbers", fails)
+    arguments = options(tmp_path, str(tmp_path / "missing.gguf"), str(tiny_models(MODEL)))
+    assert gpu_check.check(arguments, card, here, fails, lambda _: 0, fails, fails) == 1
+    report, found = (tmp_path / "gpu-check.md").read_text(), json.loads((tmp_path / "gpu-check.json").read_text())
+    parts = [problem.partition(":")[0] for problem in found["problems"]]
+    assert parts == ["Compiling", "Kernel tests", "Logits", "The probe", "missing"]
+    assert all(problem in report for problem in found["problems"]) and report.count("the card fell off") == 4
+    assert [row["share"] for row in found["rows"] if row["decode"] > 0] == list(gpu_check.SHARES)
+
+
+def test_a_table_after_each_budget(card: FoundCard, tiny_models: Write, tmp_path: Path) -> None:
+    """Whoever pulls the plug at the third budget has two rows in both files."""
+    budgets: list[Any] = []
+
+    def pulled(system: str, setup: Setup, role: str) -> Any:
+        budgets.append(setup.device)
+        if len(set(budgets)) == 3:
+            raise KeyboardInterrupt
+        return here(system, setup, role)
+
+    arguments = options(tmp_path, str(tiny_models(MODEL)))
+    with pytest.raises(KeyboardInterrupt):
+        gpu_check.check(arguments, card, pulled, lambda _: "3 passed", lambda _: 0, no_compiling, machine_of(card))
+    assert (tmp_path / "gpu-check.md").read_text().count("| tessera |") == 2
+    assert len(json.loads((tmp_path / "gpu-check.json").read_text())["rows"]) == 2
+
+
+def test_it_is_prepared_without_a_card(tmp_path: Path, capsys: Any) -> None:
+    asked: list[int] = []
+    compiler = lambda capability, threads: asked.append(capability) or 2.0  # noqa: E731
+    assert gpu_check.check(options(tmp_path, "--prepare", "89"), FoundCard(reason="None."), compiler=compiler) == 0
+    assert asked == [89] and "kernels for sm_89 compiled in 2 s" in capsys.readouterr().out
+
+
 def test_the_time_is_kept(card: FoundCard, tiny_models: Write, tmp_path: Path) -> None:
     arguments = options(tmp_path, str(tiny_models(MODEL)), "--minutes", "0.001")
     given: list[float | None] = []
