@@ -58,7 +58,7 @@ class StateLayer:
     owners: tuple[object, ...] = ()
 
 
-@dataclass
+@dataclass(eq=False)
 class Bank:
     """One `experts` operation. Its pointer tables stay where they are and are written anew when weights or mask change,
     so that a captured graph goes on with them."""
@@ -66,7 +66,6 @@ class Bank:
     weights: tuple[int, ...]  # gate, up, down, and behind them their biases where there are any
     mask: int | None
     tables: int | None = None  # one after another, in the order of the weights
-    is_stale: bool = True
     extents: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # addresses and matrix sizes, a row per weight
 
 
@@ -87,6 +86,7 @@ class Handles:
     _state_layers: list[StateLayer] = field(default_factory=list)
     _places: list[NDArray[np.int32]] = field(default_factory=list)
     _banks: list[Bank] = field(default_factory=list)
+    _stale: set[Bank] = field(default_factory=set)  # their pointer tables are to be written anew
     _is_dry: bool = False  # nothing has to be bound
 
     def value(self, width: int, ids: bool = False) -> int:
@@ -108,7 +108,8 @@ class Handles:
         weight.address, weight.owner = address, owner
         for bank in self._banks:
             if handle in bank.weights:
-                bank.is_stale, bank.extents = True, None
+                bank.extents = None
+                self._stale.add(bank)
 
     def kv_layer(
         self,
@@ -159,8 +160,7 @@ class Handles:
         """Expert e is the matrix number places[e] of its stacks; -1: not here. In force from the next run, or after
         `refresh`."""
         self._places[handle] = np.array(places, np.int32)
-        for bank in self._banks:
-            bank.is_stale |= bank.mask == handle
+        self._stale.update(bank for bank in self._banks if bank.mask == handle)
 
     def _bound(self, handle: int) -> Weight:
         weight = self._weights[handle]
@@ -172,8 +172,9 @@ class Handles:
         weights = [self._bound(handle) for handle in bank.weights]
         count = weights[0].count if bank.mask is None else len(self._places[bank.mask])
         if bank.tables is None:
-            bank.tables, bank.is_stale = self.memory.allocate(len(weights) * 8 * count), True
-        if bank.is_stale:
+            bank.tables = self.memory.allocate(len(weights) * 8 * count)
+            self._stale.add(bank)
+        if bank in self._stale:
             self._write_tables(bank, bank.tables)
         at = [*range(bank.tables, bank.tables + len(weights) * 8 * count, 8 * count)]
         biases = at[3:] or (0, 0, 0)
@@ -195,4 +196,4 @@ class Handles:
         else:
             places = self._places[bank.mask]
         self.memory.set(address, np.where(places >= 0, begins_of + sizes_of * places, 0))
-        bank.is_stale = False
+        self._stale.discard(bank)

@@ -15,7 +15,8 @@ from kernels.cuda.footprint import CountingMemory, Footprint, NoKernels
 from kernels.cuda.memory import DeviceRows
 from kernels.cuda.operations import Operations
 from kernels.cuda.record import Recorder
-from kernels.cuda.run import Run, StepRun, Value
+from kernels.cuda.run import Run, Value
+from kernels.cuda.step_run import StepRun
 
 if TYPE_CHECKING:
     from kernels._cpu import Batch, Floats, Ints, ThreadPool
@@ -58,7 +59,8 @@ class CudaProgram(Recorder):
         finally:
             self.memory, self._is_dry = real, False
             for bank, kept in zip(self._banks, tables, strict=True):
-                bank.tables, bank.is_stale = kept, True
+                bank.tables = kept
+            self._stale.update(self._banks)
         return Footprint(memory.peak, frozenset(kernels.names))
 
     def step_run(self, tokens: int, table_blocks: int, partitions: int) -> StepRun:
@@ -71,14 +73,14 @@ class CudaProgram(Recorder):
         return self._values[value].width
 
     @property
-    def addresses(self) -> tuple[int, ...]:
+    def addresses(self) -> list[int]:
         """Of all values; a larger batch may move them."""
-        return tuple(value.address for value in self._values)
+        return [value.address for value in self._values]
 
     def refresh(self) -> None:
         """Pointer tables as they are to be for what is launched next."""
-        for bank in self._banks:
-            if bank.tables is not None and bank.is_stale:
+        for bank in tuple(self._stale):
+            if bank.tables is not None:
                 self._write_tables(bank, bank.tables)
 
     def forget_run(self) -> None:

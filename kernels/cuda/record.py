@@ -195,6 +195,7 @@ class Recorder(Handles):
         outputs, top_k, kind = self._follow(x, out), self._values[ids].width, _ACTIVATIONS[activation]
         bank = Bank((gate, up, down, *biases), mask)
         self._banks.append(bank)
+        self._stale.add(bank)
 
         def do(run: Run) -> None:
             tables = self._tables(bank)

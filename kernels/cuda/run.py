@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from kernels.cuda.memory import Array, Memory
 from kernels.cuda.operands import (
     EXTENT_BYTES,
     K_TYPES,
     MATVEC_MOST,
-    PARTITION,
     QUERY_ROWS,
     Cache,
     ExpertTable,
@@ -31,7 +27,7 @@ from kernels.cuda.operands import (
 from kernels.cuda.operations import Operations
 
 if TYPE_CHECKING:
-    from kernels._cpu import Batch, Floats, Ints
+    from kernels._cpu import Batch, Floats
 
 
 @dataclass
@@ -167,101 +163,6 @@ class Run:
 
     def _packed_names(self) -> list[Hashable]:
         return [name for name in self._scratch if isinstance(name, tuple) and name[0] == "packed"]
-
-
-_ONE_TOKEN = np.zeros(1, np.int32), np.array([[0, 0, 1]], np.int32)  # `prefill_items` of it
-_COLUMNS = 10  # of int32 that a batch takes per token, beside its block table
-
-
-class StepRun(Run):
-    """For one batch after another of `n` tokens, each with an output. What differs between them lies at fixed addresses
-    and no memory is given back, so that the launches of one pass can be captured and replayed for all.
-
-    `tables` block tables have `table_blocks` columns; decode attention goes as far as `most_partitions`.
-    """
-
-    def __init__(
-        self,
-        operations: Operations,
-        memory: Memory,
-        values: list[Value],
-        n: int,
-        tables: int,
-        table_blocks: int,
-        most_partitions: int,
-    ) -> None:
-        self.operations = operations
-        self.n = self.output_count = n
-        self._memory, self._values = memory, values
-        self._scratch, self._items, self._made = {}, {}, set()
-        self._sizes: dict[Hashable, int] = {}
-        self._spare: defaultdict[int, list[int]] = defaultdict(list)  # by size: memory that a name no longer needs
-        self._tables_count, self._table_blocks, self._most_partitions = tables, table_blocks, most_partitions
-        self.block_bytes = 4 * n * (_COLUMNS + tables * table_blocks)
-        self.block = self.scratch("batch", self.block_bytes)
-        for value in values:
-            value.reserve(memory, n)
-
-    def begin_pass(self) -> None:
-        self._made.clear()
-
-    def scratch(self, name: Hashable, size: int) -> int:
-        if name not in self._scratch:
-            spare = self._spare[size]
-            self._scratch[name] = spare.pop() if spare else self._memory.allocate(max(1, size))
-            self._sizes[name] = size
-        return self._scratch[name]
-
-    def forget_packed(self) -> None:
-        for name in self._packed_names():
-            self._spare[self._sizes[name]].append(self._scratch.pop(name))
-
-    def close(self) -> None:
-        super().close()
-        for addresses in self._spare.values():
-            for address in addresses:
-                self._memory.free(address)
-        self._spare.clear()
-
-    def pack(self, batch: Batch) -> Ints:
-        """What `block` has to hold: tokens, positions, sequences, outputs; order, spans, slots; block tables.
-
-        There are as many spans as tokens: those that no sequence needs are empty.
-        """
-        packed, n = np.zeros(self.block_bytes // 4, np.int32), self.n
-        order, spans = _ONE_TOKEN if n == 1 else prefill_items(batch.positions, batch.sequences, 1, most=n)
-        for number, part in enumerate((batch.tokens, batch.positions, batch.sequences, batch.outputs, order)):
-            packed[number * n : (number + 1) * n] = part
-        packed[5 * n : 5 * n + spans.size] = spans.ravel()
-        packed[8 * n : 8 * n + batch.slots.size] = batch.slots.ravel()
-        tables = batch.block_tables.reshape(batch.tables, -1, batch.block_tables.shape[1])
-        room = packed[_COLUMNS * n :].reshape(self._tables_count, n, -1)
-        room[: tables.shape[0], : tables.shape[1], : tables.shape[2]] = tables
-        return packed
-
-    @property
-    def tokens(self) -> int:
-        return self.block
-
-    @property
-    def positions(self) -> int:
-        return self.block + 4 * self.n
-
-    @property
-    def outputs(self) -> int:
-        return self.block + 12 * self.n
-
-    def places(self, table: int) -> Places:
-        tables = self.block + 4 * (_COLUMNS + table * self._table_blocks) * self.n
-        return Places(self.positions, self.block + 8 * self.n, tables, self._table_blocks)
-
-    @property
-    def spans(self) -> Spans:
-        order, spans, slots = (self.block + 4 * column * self.n for column in (4, 5, 8))
-        return Spans(order, spans, slots, self.n)
-
-    def partitions(self, window: int) -> int:
-        return min(self._most_partitions, abs(window) // PARTITION + 2) if window else self._most_partitions
 
 
 def attend(

@@ -69,8 +69,9 @@ class StepGraph:
         self._host = self._pinned.allocate(self._run.block_bytes + 4 * self._ids.words)  # the batch, then ids
         self._host.bytes[:] = 0
         self._step = HostStep()
-        words = self._host.bytes[self._run.block_bytes :].view(np.int32)
-        self.uses = self._ids.uses(words)  # of the last step, where it leaves them
+        words, batch_words = self._host.bytes.view(np.int32), self._run.block_bytes // 4
+        self._block = self._run.host_block(words[:batch_words])
+        self.uses = self._ids.uses(words[batch_words:])  # of the last step, where it leaves them
         self.copied = self._count_copies()  # bytes that a step copies to the card, and from it
         self._sources: dict[tuple[int, int], int] = {}  # work and place in its views → where rows are on the card
         on_cpu = (work for work in graphs.works if not work.segment.on_device)
@@ -93,8 +94,7 @@ class StepGraph:
 
         Traced steps are timed on the card, by events of a graph of their own, and now and then one that is not.
         """
-        packed = self._run.pack(batch)
-        self._host.bytes[: packed.nbytes] = packed.view(np.uint8)
+        self._block.fill(batch)
         self._step.begin(batch)
         self._program.refresh()
         self._passes += 1
