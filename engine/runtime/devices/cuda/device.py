@@ -1,7 +1,7 @@
 """The cuda device: memory, streams and copies of an NVIDIA GPU, through its driver.
 
 A task is launched from the thread of its stream and ends when the card has done it. Steps of few tokens are captured
-into CUDA graphs instead; see graphs.py.
+into CUDA graphs instead; see step_graph.py.
 """
 
 from __future__ import annotations
