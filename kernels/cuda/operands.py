@@ -18,6 +18,8 @@ ROWS_PER_BLOCK, TILE = 8, 64  # of the matrix-vector and of the matrix-matrix ke
 MATVEC_MOST = 8  # rows of activations up to which the matrix-vector kernel is used
 HEADS_PER_BLOCK, PARTITION = 8, 256  # of attention_decode
 QUERY_ROWS = 64  # of a block of attention_prefill
+DEEP_ROWS, DEEP_KEYS, DEEP_VALUES = 32, 16, 512  # of a block of attention_prefill_deep
+LEAST_SHARED = 64 << 10  # bytes of shared memory that a block may have on every architecture (Turing's)
 FACTS_BYTES, EXTENT_BYTES = 8, 8
 Ints = NDArray[np.int32]
 Temperature = tuple[float, float, float]  # length, scale, offset: 1 + scale ln(floor((position + offset) / length) + 1)
@@ -113,11 +115,35 @@ class Items:
     count: int
 
 
-def prefill_items(positions: Ints, sequences: Ints, heads_per_kv: int, most: int = 0) -> tuple[Ints, Ints]:
+@dataclass(frozen=True)
+class PrefillForm:
+    """Which attention_prefill reads a cache: `most` tokens per item, groups of heads per KV head, shared bytes."""
+
+    suffix: str
+    most: int
+    groups: int
+    shared: int
+
+
+def prefill_form(cache: Cache, heads: int) -> PrefillForm | None:
+    """None: no kernel does it."""
+    per_kv, largest = heads // cache.kv_heads, max(cache.key_dim, cache.value_dim)
+    row = -(-cache.key_dim // 16) * 16 + 8  # halves of a query or key
+    if largest <= 256 and per_kv <= QUERY_ROWS and not cache.is_latent:
+        keys = 32 if largest <= 128 else 16
+        halves = (QUERY_ROWS + keys) * row + cache.value_dim * (keys + 8)
+        return PrefillForm("" if largest <= 128 else "_wide", QUERY_ROWS // per_kv, 1, 2 * halves)
+    halves = (DEEP_ROWS + DEEP_KEYS) * row + (0 if cache.is_latent else DEEP_KEYS * (cache.value_dim + 8))
+    if cache.value_dim > DEEP_VALUES or 2 * halves > LEAST_SHARED:
+        return None
+    together = min(DEEP_ROWS, per_kv)
+    return PrefillForm("_deep", DEEP_ROWS // together, -(-per_kv // together), 2 * halves)
+
+
+def prefill_items(positions: Ints, sequences: Ints, most: int) -> tuple[Ints, Ints]:
     """How attention_prefill cuts a batch: order [n], the tokens by sequence and position, and items [count, 3]:
-    sequence, first place in `order`, number of tokens: at most `most`, or 64 rows (tokens * heads_per_kv) each."""
+    sequence, first place in `order`, number of tokens: at most `most` each."""
     order = np.lexsort((positions, sequences)).astype(np.int32)
-    most = most or max(1, QUERY_ROWS // heads_per_kv)
     items: list[tuple[int, int, int]] = []
     starts = np.flatnonzero(np.diff(sequences[order], prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):

@@ -13,7 +13,6 @@ from kernels.cuda.operands import (
     K_TYPES,
     MATVEC_MOST,
     PARTITION,
-    QUERY_ROWS,
     ROWS_PER_BLOCK,
     SILU,
     TILE,
@@ -25,6 +24,7 @@ from kernels.cuda.operands import (
     Rows,
     Spans,
     Temperature,
+    prefill_form,
 )
 from kernels.cuda.source import CACHE_TYPES, WEIGHT_TYPES
 
@@ -297,12 +297,11 @@ class Operations:
         sinks: int = 0,
     ) -> None:
         """The same for many queries, on tensor cores; `items` are the batch's `prefill_items`, on the device."""
-        largest = max(cache.key_dim, cache.value_dim)
-        if largest > 256 or heads // cache.kv_heads > QUERY_ROWS:
+        form = prefill_form(cache, heads)
+        if form is None:
+            largest = max(cache.key_dim, cache.value_dim)
             raise ValueError(f"no CUDA kernel for prefill with dimension {largest}, {heads} on {cache.kv_heads} heads")
-        keys = 32 if largest <= 128 else 16
-        halves = (QUERY_ROWS + keys) * (_chunks(cache.key_dim, 16) * 16 + 8) + cache.value_dim * (keys + 8)
-        name = f"attention_prefill{'' if largest <= 128 else '_wide'}_{CACHE_TYPES[cache.type_id]}"
+        name = f"attention_prefill{form.suffix}_{CACHE_TYPES[cache.type_id]}"
         dims = (heads, cache.kv_heads, cache.key_dim, cache.value_dim, cache.block_tokens, at.table_blocks)
         args = (
             q,
@@ -319,7 +318,7 @@ class Operations:
             soft_cap,
             sinks,
         )
-        self._launch(name, (items.count, cache.kv_heads), 128, *args, shared=2 * halves)
+        self._launch(name, (items.count, cache.kv_heads * form.groups), 128, *args, shared=form.shared)
 
 
 def _chunks(count: int, size: int) -> int:

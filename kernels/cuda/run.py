@@ -11,7 +11,6 @@ from kernels.cuda.operands import (
     EXTENT_BYTES,
     K_TYPES,
     MATVEC_MOST,
-    QUERY_ROWS,
     Cache,
     ExpertTable,
     Items,
@@ -22,6 +21,7 @@ from kernels.cuda.operands import (
     int8_bytes,
     is_float,
     partitions_for,
+    prefill_form,
     prefill_items,
 )
 from kernels.cuda.operations import Operations
@@ -110,20 +110,18 @@ class Run:
         (rows, blocks), first = self._tables.shape, self._array("tables", lambda: self._tables)
         return Places(self.positions, sequences, first + 4 * table * (rows // self.batch.tables) * blocks, blocks)
 
-    def prefill_items(self, heads_per_kv: int) -> Items:
-        if heads_per_kv not in self._items:
-            order, items = prefill_items(self.batch.positions, self.batch.sequences, heads_per_kv)
-            places = (
-                self._array(("order", heads_per_kv), lambda: order),
-                self._array(("items", heads_per_kv), lambda: items),
-            )
-            self._items[heads_per_kv] = Items(*places, len(items))
-        return self._items[heads_per_kv]
+    def prefill_items(self, most: int) -> Items:
+        """Of at most so many tokens each."""
+        if most not in self._items:
+            order, items = prefill_items(self.batch.positions, self.batch.sequences, most)
+            places = self._array(("order", most), lambda: order), self._array(("items", most), lambda: items)
+            self._items[most] = Items(*places, len(items))
+        return self._items[most]
 
     @property
     def spans(self) -> Spans:
         if self._spans is None:
-            order, items = prefill_items(self.batch.positions, self.batch.sequences, 1, most=self.n)
+            order, items = prefill_items(self.batch.positions, self.batch.sequences, self.n)
             slots = self._array("slots", lambda: self.batch.slots)
             places = self._array("span order", lambda: order), self._array("spans", lambda: items)
             self._spans = Spans(*places, slots, len(items))
@@ -177,11 +175,10 @@ def attend(
     soft_cap: float,
     sinks: int,
 ) -> None:
-    """With few tokens a block takes one and a part of its keys, with many a block takes 64 query rows and all keys."""
-    per_kv = heads // cache.kv_heads
-    fits_tiles = max(cache.key_dim, cache.value_dim) <= 256 and per_kv <= QUERY_ROWS and not cache.is_latent
-    if run.n > MATVEC_MOST and fits_tiles:
-        items = run.prefill_items(per_kv)
+    """With few tokens a block takes one and a part of its keys, with many it takes up to 64 query rows and all keys."""
+    form = prefill_form(cache, heads) if run.n > MATVEC_MOST else None
+    if form is not None:
+        items = run.prefill_items(form.most)
         run.operations.attention_prefill(cache, q, out, places, items, heads, scale, window, soft_cap, sinks)
         return
     partitions = run.partitions(window)

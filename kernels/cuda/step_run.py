@@ -118,7 +118,7 @@ class HostBlock:
         self._sequences[:] = batch.sequences
         self._outputs[:] = batch.outputs
         if self._n > 1:
-            self._order[:], spans = prefill_items(batch.positions, batch.sequences, 1, most=self._n)
+            self._order[:], spans = prefill_items(batch.positions, batch.sequences, self._n)
             self._spans[: len(spans)] = spans
             self._spans[len(spans) :] = 0
         slots = batch.slots

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kernels import _cpu
-from kernels.cuda.operands import EXTENT_BYTES, Cache, Items, Places, partitions_for, prefill_items
+from kernels.cuda.operands import EXTENT_BYTES, Cache, Items, Places, partitions_for, prefill_form, prefill_items
 from tests.support import program_reference as reference
 from tests.support.cuda_machine import Machine
 from tests.support.quantize import dequantize, row_bytes
@@ -221,6 +221,10 @@ PREFILL_SHAPES = {
     "grouped": Shape(6, 2, 32, 64, 5, (1, 45)),
     "many heads": Shape(11, 1, 72, 40, 16, (40,)),
     "wide": Shape(2, 1, 256, 160, 16, (37,)),
+    "latent": Shape(17, 1, 96, 64, 8, (3, 29), latent=True),
+    "latent, many heads": Shape(70, 2, 72, 40, 5, (1, 21), latent=True),
+    "deepest": Shape(16, 1, 576, 512, 16, (19,), latent=True),
+    "deep": Shape(2, 1, 320, 296, 16, (37,)),
 }
 
 
@@ -230,7 +234,9 @@ def run_prefill(
     q, tokens = queries(filled, n)
     scale, shape = 0.25 if filled.shape.key_dim < 128 else 0.0625, filled.shape
     positions, sequences = filled.positions[tokens], filled.sequences[tokens]
-    order, items = prefill_items(positions, sequences, shape.heads // shape.kv_heads)
+    form = prefill_form(filled.cache, shape.heads)
+    assert form is not None
+    order, items = prefill_items(positions, sequences, form.most)
     assert sorted(order) == list(range(len(tokens))) and items[:, 2].sum() == len(tokens)
     places = Places(machine.put(positions), 0, machine.put(filled.tables), filled.tables.shape[1])
     out = machine.put(np.full((len(tokens), shape.heads, shape.value_dim), np.nan, np.float32))
@@ -263,7 +269,7 @@ def test_prefill_attention_with_soft_cap_and_sinks(machine: Machine, shape: Shap
 
 def test_prefill_that_no_kernel_does_is_refused(machine: Machine) -> None:
     places, items = Places(0, 0, 0, 0), Items(0, 0, 0)
-    for cache, heads in ((Cache(0, 0, 1, 1, 264, 64, 16), 1), (Cache(0, 0, 1, 1, 64, 64, 16), 65)):
+    for cache, heads in ((Cache(0, 0, 1, 1, 712, 512, 16), 1), (Cache(4, 8, 1, 1, 512, 512, 16), 1)):
         with pytest.raises(ValueError, match="no CUDA kernel for prefill"):
             machine.operations.attention_prefill(cache, 0, 0, places, items, heads, 1.0)
 

@@ -16,7 +16,7 @@ SLOTS = np.array([[0, 2], [-1, 1]], np.int32)
 
 def spans(machine: Machine) -> Spans:
     positions = np.arange(len(SEQUENCES), dtype=np.int32)
-    order, items = prefill_items(positions, SEQUENCES, 1, most=len(SEQUENCES))
+    order, items = prefill_items(positions, SEQUENCES, len(SEQUENCES))
     return Spans(machine.put(order), machine.put(items), machine.put(SLOTS), len(items))
 
 
