@@ -19,7 +19,7 @@ from tests.support.tiny_qwen3next import TinyQwen3Next
 
 Write = Callable[[TinyModel], Path]
 MODEL = TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256, experts=4, vocabulary=256)
-TOKENS = np.random.default_rng(2).integers(0, 256, 6).tolist()
+TOKENS = np.random.default_rng(2).integers(0, 256, 11).tolist()
 
 
 RECURRENT = TinyQwen3Next(mix="Q8_0", experts=4, vocabulary=256)
@@ -38,7 +38,7 @@ LATENT = TinyDeepSeek2(mix="Q8_0", layers=1, experts=4, vocabulary=256, dense_la
     ],
 )
 def test_logits_are_the_cpus(tiny_models: Write, tiny: TinyModel, slots: int) -> None:
-    """Within the bound for two engines that round activations apart."""
+    """Within the bound for two engines that round activations apart: a prompt long enough for tiles, then decode."""
     path = tiny_models(tiny)
     reference = NativeModel(path).logits(TOKENS)
     model = HybridModel(path, context=64, kernels="exact")
@@ -46,7 +46,7 @@ def test_logits_are_the_cpus(tiny_models: Write, tiny: TinyModel, slots: int) ->
     items = frozenset(item for item in items_of(model.graph) if item != "embedding")
     model.place(Placement(items, dict.fromkeys(banks_of(model.graph), slots)))
     state = model.new_state()
-    ours = np.concatenate([model.extend(state, TOKENS[:4]), *(model.extend(state, [token]) for token in TOKENS[4:])])
+    ours = np.concatenate([model.extend(state, TOKENS[:9]), *(model.extend(state, [token]) for token in TOKENS[9:])])
     limit = bounds(reference, "Q8_0", tiny.layers)
     assert np.sqrt(np.mean((ours - reference) ** 2)) <= limit.rms
     assert np.abs(ours - reference).max() <= limit.largest
