@@ -13,10 +13,10 @@
 #include <cstring>
 #include <iterator>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "bindings.h"
+#include "thread_pool.h"
 
 namespace tessera {
 namespace {
@@ -29,6 +29,8 @@ constexpr size_t kChunkBytes = size_t{256} << 10;
 // GB/s were best on Zen 4; on Zen 3 that is a fifth slower than two pages, or than leaving it to the hardware (6.9
 // : 8.7 GB/s).
 constexpr size_t kPrefetchDistances[] = {0, 2304, 8192};
+
+constexpr int kSpinMicroseconds = 50;  // as the engine's threads do
 
 // Anonymous memory in 4 KiB pages, as a mapped model file has them, every page touched.
 class Pages {
@@ -75,25 +77,22 @@ uint64_t read_all(const uint8_t* data, size_t bytes, size_t distance) {
   return all;
 }
 
-// Bytes per second of `threads` threads that share out `chunks` chunks.
-double read_once(const uint8_t* data, size_t chunks, int threads, size_t distance) {
-  std::atomic<int> ready{0};
-  std::atomic<bool> go{false};
-  std::atomic<size_t> next{0};
-  std::atomic<uint64_t> sink{0};
-  std::vector<std::thread> readers;
-  for (int t = 0; t < threads; ++t) {
-    readers.emplace_back([&] {
-      ++ready;
-      while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
-      for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < chunks;)
-        sink ^= read_all(data + i * kChunkBytes, kChunkBytes, distance);
-    });
-  }
-  while (ready.load() < threads) std::this_thread::yield();
+// Bytes per second of all threads, which share out `chunks` chunks as they do a product's rows.
+double read_once(ThreadPool& pool, const uint8_t* data, size_t chunks, size_t distance) {
+  struct Region {
+    ThreadPool& pool;
+    const uint8_t* data;
+    size_t chunks, distance;
+    std::atomic<uint64_t> sink{0};
+  } region{pool, data, chunks, distance};
   const auto start = std::chrono::steady_clock::now();
-  go.store(true, std::memory_order_release);
-  for (std::thread& reader : readers) reader.join();
+  pool.run(
+      [](void* context, int) noexcept {
+        Region& at = *static_cast<Region*>(context);
+        for (size_t i; (i = static_cast<size_t>(at.pool.next())) < at.chunks;)
+          at.sink ^= read_all(at.data + i * kChunkBytes, kChunkBytes, at.distance);
+      },
+      &region);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   return static_cast<double>(chunks * kChunkBytes) / elapsed.count();
 }
@@ -105,11 +104,12 @@ double read_bandwidth(int threads, size_t bytes, int repeats) {
   if (repeats < 1) throw std::invalid_argument("repeats must be at least 1");
   if (bytes < (size_t{1} << 20)) throw std::invalid_argument("bytes must be at least 1 MiB");
   const Pages pages(bytes);
+  ThreadPool pool(threads, kSpinMicroseconds, false);
   constexpr size_t kinds = std::size(kPrefetchDistances);
   std::vector<double> speeds[kinds];
   for (int repeat = 0; repeat < repeats; ++repeat)  // in turns, so that all see the memory in the same states
     for (size_t kind = 0; kind < kinds; ++kind)
-      speeds[kind].push_back(read_once(pages.data(), bytes / kChunkBytes, threads, kPrefetchDistances[kind]));
+      speeds[kind].push_back(read_once(pool, pages.data(), bytes / kChunkBytes, kPrefetchDistances[kind]));
   double best = 0;
   for (std::vector<double>& found : speeds) {
     std::nth_element(found.begin(), found.begin() + found.size() / 2, found.end());
@@ -124,8 +124,7 @@ void bind_probe(nanobind::module_& m) {
   m.def("read_bandwidth", &read_bandwidth, nb::arg("threads"), nb::arg("bytes") = size_t{256} << 20,
         nb::arg("repeats") = 5, nb::call_guard<nb::gil_scoped_release>(),
         "Bytes per second that `threads` threads read together from memory in 4 KiB pages: the median of `repeats`, "
-        "with the "
-        "prefetching that is fastest here.");
+        "with the prefetching that is fastest here.");
 }
 
 }  // namespace tessera
