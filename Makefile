@@ -60,8 +60,9 @@ soak: test-build starter
 gpu-check: build starter
 	$(PY) -m tests.gpu_check $(ARGS)
 
-# The native tests under AddressSanitizer with UBSan, then ThreadSanitizer; builds its own extensions under build/.
-sanitize: build
+# The native tests under AddressSanitizer with UBSan, then ThreadSanitizer, each pair of parameters once; builds its own
+# extensions under build/, where the table of results, sanitize.md, lies afterwards.
+sanitize: test-build starter
 	$(PY) -m tests.sanitize $(ARGS)
 
 screenshots: build starter

@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.all_pairs import select_all_pairs
+
 if TYPE_CHECKING:
     from tests.support.tiny_models import TinyModel
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of the seeded soak and fuzz tests")
+    parser.addoption("--all-pairs", action="store_true", help="of parametrised tests, cases in which all pairs meet")
     parser.addoption("--device", action="store_true", help="run the CUDA kernels' tests on an NVIDIA GPU")
     parser.addoption("--cuda-library", help="another build of the CUDA kernels for the host (sanitizers, mutations)")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all-pairs"):
+        kept = select_all_pairs(items)
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")

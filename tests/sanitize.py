@@ -2,6 +2,10 @@
 
 "address" includes undefined behaviour. Each kind gets an environment of its own under build/, which shares this one's
 packages but not its installed Tessera, so that the sanitized extension is the one that loads.
+
+Of parametrised tests those cases run in which all pairs of parameter values meet (tests/support/all_pairs.py): all of
+the kernels, types, tiers and shapes, each type on each tier, each order of CUDA threads. One process per group of
+tests, each with a row in build/sanitize.md as soon as it has ended.
 """
 
 from __future__ import annotations
@@ -10,7 +14,10 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
+from datetime import date
 from pathlib import Path
+from xml.etree import ElementTree
 
 from kernels import _cpu
 
@@ -26,28 +33,77 @@ OPTIONS = {
     },
     "thread": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"},
 }
-TESTS = ("tests/kernels", "tests/engine/gguf")
-UNTOUCHED = ("test_compile.py", "test_mutations.py")  # they run NVRTC and builds of their own
+# One thread in BLAS, which is not instrumented: its memory would look as if threads raced for it.
+QUIET = {"QT_QPA_PLATFORM": "offscreen", "OPENBLAS_NUM_THREADS": "1"}
+# Tests of one process. ThreadSanitizer needs half a minute to start one.
+GROUPS = {
+    "CPU kernels": ("tests/kernels", "--ignore=tests/kernels/cuda", "--ignore=tests/kernels/test_matmul.py"),
+    "matrix products": ("tests/kernels/test_matmul.py",),
+    "CUDA kernels on the host": (
+        "tests/kernels/cuda",
+        # They run NVRTC and builds of their own.
+        "--ignore=tests/kernels/cuda/test_compile.py",
+        "--ignore=tests/kernels/cuda/test_mutations.py",
+    ),
+    "models against llama.cpp": ("tests/oracle",),
+    "GGUF reader": ("tests/engine/gguf",),
+}
+ONE_THREAD = ("GGUF reader",)  # nothing to see for ThreadSanitizer
+TABLE = ROOT / "build" / "sanitize.md"
 
 
 def main() -> int:
     kinds = [argument for argument in sys.argv[1:] if argument in FLAGS] or list(FLAGS)
-    tests = [argument for argument in sys.argv[1:] if argument not in FLAGS]
-    return max(_run(kind, tests) for kind in kinds)
+    chosen = tuple(argument for argument in sys.argv[1:] if argument not in FLAGS)
+    TABLE.parent.mkdir(exist_ok=True)
+    _tell("| sanitizer | tests | passed | failed | skipped | minutes | commit, date |", "w")
+    _tell("|---|---|---|---|---|---|---|")
+    failures = 0
+    for kind in kinds:
+        python = _environment(kind)
+        _build(kind, python)
+        groups = {"chosen": chosen} if chosen else GROUPS
+        for name, tests in groups.items():
+            if not (kind == "thread" and name in ONE_THREAD):
+                failures += _run(kind, python, name, tests) != 0
+    print(f"Table: {TABLE}", flush=True)
+    return 1 if failures else 0
 
 
-def _run(kind: str, chosen: list[str]) -> int:
-    python = _environment(kind)
-    _build(kind, python)
+def _run(kind: str, python: Path, name: str, tests: tuple[str, ...]) -> int:
     preload = " ".join(_library(name) for name in RUNTIMES[kind])
-    environment = {**os.environ, **OPTIONS[kind], "LD_PRELOAD": preload, "QT_QPA_PLATFORM": "offscreen"}
-    print(f"--- {kind} sanitizer", flush=True)
-    # Thread tests alone under "thread": the rest runs in one thread and would only be slow.
-    tests = chosen or (TESTS if kind == "address" else ("tests/kernels",))
-    skipped = [f"--ignore=tests/kernels/cuda/{name}" for name in UNTOUCHED]
-    # The AVX-512 tiers in software are a module of their own, which is not built here.
-    command = [str(python), "-m", "pytest", "-q", "-x", "--timeout=1800", "-k", "not emulated", *skipped, *tests]
-    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+    environment = {**os.environ, **OPTIONS[kind], **QUIET, "LD_PRELOAD": preload}
+    print(f"--- {kind} sanitizer: {name}", flush=True)
+    report = ROOT / "build" / f"sanitize-{kind}" / "report.xml"
+    report.unlink(missing_ok=True)
+    # -s: the report of a dying process must not go into pytest's capture.
+    command = [str(python), "-m", "pytest", "-v", "-s", "--all-pairs", "--timeout=1800", f"--junitxml={report}", *tests]
+    begin = time.monotonic()
+    status = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    minutes = (time.monotonic() - begin) / 60
+    _tell(f"| {kind} | {name} | {_counts(report, status)} | {minutes:.1f} | {_commit()}, {date.today()} |")
+    return status
+
+
+def _counts(report: Path, status: int) -> str:
+    """Passed, failed and skipped; pytest writes no report when a sanitizer ends the process."""
+    if not report.exists():
+        return f"ended with status {status} | | "
+    suite = ElementTree.parse(report).getroot().find("testsuite")
+    assert suite is not None
+    total, failed, broken, skipped = (int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped"))
+    return f"{total - failed - broken - skipped} | {failed + broken} | {skipped}"
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _tell(line: str, mode: str = "a") -> None:
+    print(line, flush=True)
+    with TABLE.open(mode, encoding="utf-8") as table:
+        table.write(line + "\n")
 
 
 def _environment(kind: str) -> Path:
@@ -64,11 +120,10 @@ def _environment(kind: str) -> Path:
 
 def _build(kind: str, python: Path) -> None:
     has_avx512 = _cpu.best_tier().startswith("avx512")
-    if not has_avx512:
-        print("This processor lacks AVX-512: its tiers are left out of this build and of the tests.", flush=True)
     settings = [
         f"cmake.define.TESSERA_SANITIZE={FLAGS[kind]}",
         f"cmake.define.TESSERA_AVX512={'ON' if has_avx512 else 'OFF'}",
+        f"cmake.define.TESSERA_EMULATE_AVX512={'OFF' if has_avx512 else 'ON'}",
         f"build-dir=build/sanitize-{kind}/cmake",
     ]
     command = [str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "-e", "."]
