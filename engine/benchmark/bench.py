@@ -24,6 +24,7 @@ from engine.benchmark.worker import Worker
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
+from engine.placement.hardware.profile import Points
 from engine.placement.hardware.timing import pace as measured_pace
 from engine.processors import usable_processors
 from engine.runtime.devices.device import parse_device
@@ -177,7 +178,7 @@ class Benchmark:
         def probe() -> float:
             return _cpu.read_bandwidth(self.threads, bytes=_PROBE_BYTES, repeats=3)
 
-        def pace() -> float:
+        def pace() -> Points:
             return measured_pace(self.threads, self.tier or "auto")
 
         return compare(workers, measure, self.rounds, probe, progress, self.patience, pace)

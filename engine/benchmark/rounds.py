@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.benchmark.worker import Worker
+from engine.placement.hardware.profile import Points
 
 PROBE_TOLERANCE = 0.15
 _TRIES = 3  # per turn, when the machine changes speed meanwhile
@@ -42,14 +43,14 @@ class Measure:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One system's result in one round. `bandwidth` is the mean of the two probes, bytes per second; `pace` that of the
-    processor's, MAC/s, 0 where nobody looked."""
+    processor's, MAC/s by tokens, empty where nobody looked."""
 
     label: str
     measure: Measure
     round: int
     speed: float
     bandwidth: float
-    pace: float = 0.0
+    pace: Points = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def compare(
     probe: Callable[[], float],
     progress: Callable[[Turn], None] = lambda turn: None,
     patience: float = math.inf,
-    pace: Callable[[], float] = lambda: 0.0,
+    pace: Callable[[], Points] = lambda: (),
 ) -> Comparison:
     """Runs `rounds` interleaved rounds; the order within a round alternates.
 
@@ -140,13 +141,18 @@ def compare(
                 speed = measure.run(worker)
                 pace_after, after = pace(), probe()
                 if abs(before - after) <= PROBE_TOLERANCE * max(before, after):
-                    means = (before + after) / 2, (pace_before + pace_after) / 2
-                    turn = Turn(worker.label, measure, number, speed, *means)
+                    turn = Turn(
+                        worker.label, measure, number, speed, (before + after) / 2, _mean(pace_before, pace_after)
+                    )
                     turns.append(turn)
                     progress(turn)
                     break
                 dropped += 1
     return Comparison(measure, tuple(turns), dropped)
+
+
+def _mean(before: Points, after: Points) -> Points:
+    return tuple((tokens, (a + b) / 2) for (tokens, a), (_, b) in zip(before, after, strict=True))
 
 
 def _alternate(workers: Sequence[Worker], number: int) -> Iterable[Worker]:

@@ -28,7 +28,7 @@ from engine.gguf import GGUFFile
 from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
 from engine.placement.hardware import probe
-from engine.placement.hardware.profile import HardwareProfile
+from engine.placement.hardware.profile import HardwareProfile, Points
 from engine.placement.hardware.timing import Pace
 from engine.placement.predict import predict
 from engine.placement.shape import ModelShape
@@ -64,7 +64,7 @@ class Measured:
         self._run(0, 32)  # touches pages of the weights, grows scratch
         self._pace.take()
 
-    def turns(self, measure: Measure, count: int) -> Iterator[tuple[float, float, float]]:
+    def turns(self, measure: Measure, count: int) -> Iterator[tuple[float, float, Points]]:
         """Seconds, bandwidth and pace of `count` turns that kept their bandwidth, or of what a few more tries give."""
         kept = 0
         for _ in range(_TRIES * count):
@@ -120,11 +120,11 @@ class Measured:
 
 
 def predicted_seconds(
-    shape: ModelShape, machine: HardwareProfile, measure: Measure, bandwidth: float, rate: float
+    shape: ModelShape, machine: HardwareProfile, measure: Measure, bandwidth: float, pace: Points
 ) -> float:
     prefills = measure.kind == "prefill"
     prompt, depth = (measure.tokens, 0) if prefills else (1, measure.depth + measure.tokens // 2)
-    guess = predict(shape, machine.with_pace(rate), prompt=prompt, depth=depth, chunk=_CHUNK, bandwidth=bandwidth)
+    guess = predict(shape, machine.with_pace(pace), prompt=prompt, depth=depth, chunk=_CHUNK, bandwidth=bandwidth)
     return measure.tokens / (guess.prefill if prefills else guess.decode)
 
 
@@ -134,7 +134,10 @@ def row_of(name: str, measured: Measured, machine: HardwareProfile, measure: Mea
     row |= {"tokens": measure.tokens, "depth": measure.depth}
     if turns:
         speeds = [measure.tokens / seconds for seconds, *_ in turns]
-        guesses = [measure.tokens / predicted_seconds(measured.shape, machine, measure, *now) for _, *now in turns]
+        guesses = [
+            measure.tokens / predicted_seconds(measured.shape, machine, measure, bandwidth, pace)
+            for _, bandwidth, pace in turns
+        ]
         row |= {"measured": statistics.median(speeds), "predicted": statistics.median(guesses)}
     return row
 

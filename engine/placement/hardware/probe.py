@@ -24,6 +24,7 @@ from engine.placement.hardware.profile import (
     ADD,
     ANY_TYPE,
     ATTENTION,
+    ELEMENT_TOKENS,
     GLU,
     NORM,
     PACK,
@@ -36,7 +37,7 @@ from engine.placement.hardware.profile import (
     common_first,
 )
 from engine.placement.hardware.timing import (
-    PACE_TOKENS,
+    FEWEST_IN_PANELS,
     PACE_TYPE,
     SIDE,
     Bench,
@@ -55,12 +56,12 @@ PROBE_SECONDS, CARD_SECONDS = 8.5, 3.5  # of all, and of a card's part; with the
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
 _TINY_OPS = 16
-_STALL_BATCHES = (1, 3, 4, 32)  # products go another way from 4 tokens on in most tiers
+_STALL_BATCHES = (1, FEWEST_IN_PANELS - 1, FEWEST_IN_PANELS, 32)
 _STALL_BYTES = 64 << 20  # more than the caches hold
-_STALL_LOOKS, _LEAST_STALL = 3, 0.01
-_FEW_ROWS = 64  # of a product that is packing for the most part
+_LEAST_STALL = 0.01
+_PACK_TOKENS, _FEW_ROWS = 64, 64  # of a product that is packing for the most part
 _HEADS, _HEAD_DIM, _DEPTH = 8, 128, 512
-_ELEMENT_TOKENS, _ELEMENT_OPS = 16, 8  # values that stay in cache, as between fused steps
+_ELEMENT_OPS = 8  # on values that stay in cache, as between fused steps
 _EXPERTS, _EXPERT_ROWS, _USED = 96, 512, 8
 _DISK_BYTES = 64 << 20
 _OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
@@ -127,7 +128,8 @@ def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
     """Whether this machine now computes or reads at other speeds than a profile says, as it does where that was
     measured while others were busy. A second look of some 0.1 s; meant for a quiet moment."""
     factors = [(read_bandwidth(cpu.threads) / cpu.bandwidth, _OTHER_BANDWIDTH)]
-    factors.append((pace(cpu.threads, tier) / cpu.pace, _OTHER_RATE))
+    looks = zip(pace(cpu.threads, tier), cpu.pace, strict=True)
+    factors += [(now / then, _OTHER_RATE) for (_, now), (_, then) in looks]
     return any(not 1 / most <= factor <= most for factor, most in factors)
 
 
@@ -199,7 +201,7 @@ def _product_stalls(bench: Bench) -> Points:
 
     def stall(tokens: int) -> float:
         far, near = (product(bench.tier, PACE_TYPE, tokens, SIDE, n) for n in (_STALL_BYTES // size, 1))
-        return _stall(bench, far, near, size)
+        return max(_LEAST_STALL, bench.stall(far, near, size))
 
     return tuple((tokens, stall(tokens)) for tokens in _STALL_BATCHES)
 
@@ -208,24 +210,14 @@ def _attention_stalls(bench: Bench) -> Points:
     """The same for one token over a cache that has to come from memory."""
     size = 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
     far, near = (_attention(bench.tier, 1, _HEADS, _HEAD_DIM, n) for n in (_STALL_BYTES // size, 1))
-    return ((1, _stall(bench, far, near, size)),)
-
-
-def _stall(bench: Bench, far: Work, near: Work, size: int) -> float:
-    """Of `size` bytes that `far` reads beyond `near`: the median of a few looks, or one, if time is up, as both memory
-    and CPU may change."""
-    found: list[float] = []
-    while not found or (len(found) < _STALL_LOOKS and not bench.is_late):
-        rate = _cpu.read_bandwidth(bench.threads, _STALL_BYTES, 3)
-        found.append((bench.seconds(far) - bench.seconds(near)) * rate / size)
-    return max(_LEAST_STALL, statistics.median(found))
+    return ((1, max(_LEAST_STALL, bench.stall(far, near, size))),)
 
 
 def _pack_rate(bench: Bench) -> float:
     """Values per second that are packed for a product: what does not grow with the product's rows."""
-    few, many = (bench.seconds(product(bench.tier, PACE_TYPE, PACE_TOKENS, n)) for n in (_FEW_ROWS, SIDE))
+    few, many = (bench.seconds(product(bench.tier, PACE_TYPE, _PACK_TOKENS, n)) for n in (_FEW_ROWS, SIDE))
     seconds = few - _FEW_ROWS * (many - few) / (SIDE - _FEW_ROWS)
-    return PACE_TOKENS * SIDE / max(seconds, few / 8)
+    return _PACK_TOKENS * SIDE / max(seconds, few / 8)
 
 
 def _attention_rates(bench: Bench, op_seconds: float) -> tuple[Points, float]:
@@ -262,13 +254,13 @@ def _attention(tier: str, tokens: int, kv_heads: int, head_dim: int, layers: int
     program.finish()
     for value, width in ((q, _HEADS * head_dim), (k, kv_width), (v, kv_width)):
         program.write(value, activations(tokens, width))
-    return Work(program, batch_of(tokens, _DEPTH, block), repeats)
+    return Work(program, batch_of(tokens, _DEPTH, block), repeats, tokens)
 
 
 def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
     """Values per second of element-wise work on data in cache."""
     program = _cpu.Program(bench.tier)
-    tokens = _ELEMENT_TOKENS
+    tokens = ELEMENT_TOKENS
     a, b = program.value(SIDE), program.value(SIDE)
     ones = program.weight(int(QuantType.F32), 1, SIDE)
     program.bind_weight(ones, np.ones(SIDE, np.float32))
@@ -286,7 +278,7 @@ def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
     program.finish()
     for value in (a, b):
         program.write(value, np.ones((tokens, SIDE), np.float32))
-    seconds = _work_seconds(bench.seconds(Work(program, batch_of(tokens), _ELEMENT_OPS)), op_seconds)
+    seconds = _work_seconds(bench.seconds(Work(program, batch_of(tokens), _ELEMENT_OPS, tokens)), op_seconds)
     return tokens * SIDE / seconds
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
@@ -16,6 +16,7 @@ PRODUCT = "product"
 Points = tuple[tuple[int, float], ...]  # (tokens, value), tokens rising, values above zero
 NORM, ROPE, GLU, ADD, PACK, SCORE = "norm", "rope", "glu", "add", "pack", "score"
 ELEMENT_KINDS = (NORM, ROPE, GLU, ADD, PACK, SCORE)
+ELEMENT_TOKENS = 16  # with which these are measured
 # Whose rate a type takes where its own was not measured: by how products are made (kernels/cpu/README.md).
 NEAREST_TYPE = {
     **dict.fromkeys(("IQ4_NL", "IQ4_XS", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS"), "Q8_0"),  # 8-bit values
@@ -68,7 +69,8 @@ class DeviceProfile:
     the quantisation of a product's input, SCORE the softmax. `stalls`: of PRODUCT and ATTENTION, by tokens, how much of
     the time of reading adds to that of computing; nothing where it is not known. `scattered_share`: share of the
     bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is empty
-    where nothing was measured. `pace`: MAC/s of the probe's reference product, which its moments are compared by.
+    where nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to
+    compare moments by.
     """
 
     name: str
@@ -81,7 +83,7 @@ class DeviceProfile:
     scattered_share: float = 1.0
     bandwidth_by_threads: Mapping[int, float] = field(default_factory=dict)
     stalls: Mapping[str, Points] = field(default_factory=dict)
-    pace: float = 0.0
+    pace: Points = ()
 
     def seconds(self, kind: str, tokens: float, reading: float, computing: float) -> float:
         """Of a PRODUCT or ATTENTION that reads and computes for so long, side by side but for what stalls."""
@@ -90,13 +92,22 @@ class DeviceProfile:
 
     def slowed(self, factor: float) -> DeviceProfile:
         """Everything but reading takes `factor` times longer."""
-        points = {name: tuple((n, rate / factor) for n, rate in rates) for name, rates in self.kernels.points.items()}
+        return self._slowed_by(lambda tokens: factor)
+
+    def at_pace(self, pace: Points) -> DeviceProfile:
+        """Everything but reading takes as much longer as a reference of about as many tokens does."""
+        return self._slowed_by(lambda tokens: _between(self.pace, tokens) / _between(pace, tokens))
+
+    def _slowed_by(self, factor: Callable[[float], float]) -> DeviceProfile:
+        def slower(points: Points) -> Points:
+            return tuple((tokens, rate / factor(tokens)) for tokens, rate in points)
+
         return replace(
             self,
-            kernels=KernelRates(points),
-            op_seconds=self.op_seconds * factor,
-            pace=self.pace / factor,
-            element_rates={kind: rate / factor for kind, rate in self.element_rates.items()},
+            kernels=KernelRates({name: slower(points) for name, points in self.kernels.points.items()}),
+            op_seconds=self.op_seconds * factor(1),
+            pace=slower(self.pace),
+            element_rates={kind: rate / factor(ELEMENT_TOKENS) for kind, rate in self.element_rates.items()},
         )
 
 
@@ -138,9 +149,9 @@ class HardwareProfile:
         """The same machine with a RAM bandwidth just probed: some machines' flips within minutes."""
         return replace(self, cpu=replace(self.cpu, bandwidth=bandwidth))
 
-    def with_pace(self, pace: float) -> HardwareProfile:
-        """The same machine while its CPU computes at another pace than when it was measured; 0 where it is unknown."""
-        return replace(self, cpu=self.cpu.slowed(self.cpu.pace / pace)) if self.cpu.pace and pace else self
+    def with_pace(self, pace: Points) -> HardwareProfile:
+        """The same machine while its CPU computes at another pace than when it was measured; () where it is unknown."""
+        return replace(self, cpu=self.cpu.at_pace(pace)) if self.cpu.pace and pace else self
 
     def with_threads(self, threads: int) -> HardwareProfile:
         """The same machine with so many of the CPU's threads at work: its bandwidth as measured with them (or with the

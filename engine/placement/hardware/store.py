@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
@@ -25,7 +25,7 @@ from kernels import _cpu
 from kernels.cuda import source
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 6
+PROBE_VERSION = 7
 CPU_SHARE = 0.6  # of the progress, where a card is measured, too
 
 
@@ -221,8 +221,13 @@ def _device(data: Mapping[str, Any]) -> DeviceProfile:
     points, stalls = _curves(data["kernels"]["points"]), _curves(data["stalls"])
     bandwidths = {int(threads): float(rate) for threads, rate in data["bandwidth_by_threads"].items()}
     read = {"kernels": KernelRates(points), "stalls": stalls, "bandwidth_by_threads": bandwidths}
+    read["pace"] = _points(data["pace"])
     return DeviceProfile(**{**data, **read})
 
 
 def _curves(data: Mapping[str, Any]) -> dict[str, Points]:
-    return {name: tuple((int(tokens), float(value)) for tokens, value in rows) for name, rows in data.items()}
+    return {name: _points(rows) for name, rows in data.items()}
+
+
+def _points(rows: Iterable[tuple[int, float]]) -> Points:
+    return tuple((int(tokens), float(value)) for tokens, value in rows)

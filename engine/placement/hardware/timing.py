@@ -11,92 +11,136 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.gguf import QuantType
+from engine.placement.hardware.profile import Points
 from kernels import _cpu
 
-SIDE = 1024  # rows and columns of the product that is timed: 0.6 MB of Q4_K
-PACE_TYPE, PACE_TOKENS = QuantType.Q4_K, 64  # the reference
-_PACE_MACS = PACE_TOKENS * SIDE * SIDE
-_PACE_SECONDS = 0.04
-_SECONDS_PER_WORK = 0.01
-_RUNS, _USUAL_LOOKS = 3, 15
-_LEAST_TOKENS = 64  # of what is timed at once, so that it takes about as long as the reference
+SIDE = 1024  # rows and columns of the products that are timed: 0.6 MB of Q4_K
+PACE_TYPE = QuantType.Q4_K
+FEWEST_IN_PANELS = 4  # tokens; fewer are multiplied straight from rows in most tiers
+# Of the references, by tokens: products straight from rows, which wait for weights, and those of unpacked panels, which
+# keep the multipliers busy. Where others share the core, the latter lose about twice as much.
+PACE_TOKENS = (1, 16)
+_PACE_SECONDS = 0.06
+_SECONDS_PER_WORK, _STALL_SECONDS = 0.01, 0.015
+_USUAL_LOOKS, _LEAST_STALL_LOOKS = 25, 3
+_REFERENCE_TOKENS, _LEAST_TOKENS = 64, 16  # of what is timed at once: about 1 ms
+_BANDWIDTH_BYTES = 48 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A program for one batch that holds what is asked for so many times."""
+    """A program of `repeats` operations for one batch, each of which is what is asked for."""
 
     program: _cpu.Program
     batch: _cpu.Batch
     repeats: int = 1
+    tokens: int = 1
+
+
+class Reference:
+    """The products that everything else is timed beside, on data in cache."""
+
+    def __init__(self, tier: str, tokens: int) -> None:
+        repeats = max(1, (_REFERENCE_TOKENS if tokens > 1 else _LEAST_TOKENS) // tokens)
+        self._work = product(tier, PACE_TYPE, tokens, SIDE, repeats=repeats)
+        self.macs = repeats * tokens * SIDE * SIDE
+
+    def seconds(self, pool: _cpu.ThreadPool) -> float:
+        """Of one run, whatever was in the caches before."""
+        self._work.program.run(pool, self._work.batch, 0, 1)
+        begin = time.perf_counter()
+        self._work.program.run(pool, self._work.batch)
+        return time.perf_counter() - begin
 
 
 class Bench:
     """Times work by turns with a reference, and tells the median of their ratios as seconds: the machine's speed
-    changes while it is measured, and all figures are to be of one machine. Of either the fastest of as many runs
-    counts; were it of more, it would be of a moment that the other does not meet. From the moment `until` (of
-    time.monotonic) on, one look has to do."""
+    changes while it is measured, and all figures are to be of one machine. From the moment `until` (of time.monotonic)
+    on, one look has to do."""
 
     def __init__(self, threads: int, tier: str, until: float = math.inf) -> None:
         self.threads, self.tier, self._until = threads, tier, until
         self.pool = _cpu.ThreadPool(threads)
-        self._reference = product(tier, PACE_TYPE, PACE_TOKENS, SIDE)
-        self._usual = statistics.median(self._fastest(self._reference) for _ in range(_USUAL_LOOKS))
+        self._references = {tokens: Reference(tier, tokens) for tokens in PACE_TOKENS}
+        looks: dict[int, list[float]] = {tokens: [] for tokens in PACE_TOKENS}
+        for _ in range(_USUAL_LOOKS):
+            for tokens, reference in self._references.items():
+                looks[tokens].append(reference.seconds(self.pool))
+        self._usual = {tokens: statistics.median(found) for tokens, found in looks.items()}
 
     @property
-    def pace(self) -> float:
-        """MAC/s of the reference, in the state that all figures are of."""
-        return _PACE_MACS / self._usual
+    def pace(self) -> Points:
+        """MAC/s of the references, in the state that all figures are of."""
+        return tuple((tokens, self._references[tokens].macs / usual) for tokens, usual in self._usual.items())
 
     @property
     def is_late(self) -> bool:
         return time.monotonic() > self._until
 
     def seconds(self, work: Work) -> float:
-        """Of what the work holds, on data in cache."""
+        """Of one operation of the work, on data in cache."""
+        kind = max(tokens for tokens in PACE_TOKENS if tokens == 1 or work.tokens >= FEWEST_IN_PANELS)
+        reference = self._references[kind]
         self._run(work)
         ratios: list[float] = []
-        spent, before = 0.0, self._fastest(self._reference)
+        spent, before = 0.0, reference.seconds(self.pool)
         while not ratios or (spent < _SECONDS_PER_WORK and not self.is_late):
-            took, after = self._fastest(work), self._fastest(self._reference)
+            took, after = self._run(work), reference.seconds(self.pool)
             ratios.append(2 * took / (before + after))
-            spent, before = spent + _RUNS * took, after
-        return statistics.median(ratios) * self._usual / work.repeats
+            spent, before = spent + took, after
+        return statistics.median(ratios) * self._usual[kind] / work.repeats
 
-    def reference_seconds(self) -> float:
-        """Of one run whose data are in cache, whatever ran before."""
-        self._run(self._reference)
-        return self._run(self._reference)
+    def stall(self, far: Work, near: Work, size: int) -> float:
+        """How much longer an operation of `far` takes than one of `near`, in times of reading `size` bytes. Some
+        operations of `far` at a time, so that both are looked at by turns, with the memory's speed beside them."""
+        self._run(near)
+        far_times: list[float] = []
+        near_times: list[float] = []
+        rates = [self._bandwidth()]
+        some, at, spent = max(1, near.repeats // 2), 0, 0.0
+        while len(far_times) < _LEAST_STALL_LOOKS or (spent < _STALL_SECONDS and not self.is_late):
+            far_times.append(self._run(far, at, at + some) / some)
+            at = at + some if at + 2 * some <= far.repeats else 0
+            self._run(near, 0, 1)
+            near_times.append(self._run(near) / near.repeats)
+            spent += far_times[-1] * some
+            if len(far_times) == _LEAST_STALL_LOOKS:
+                rates.append(self._bandwidth())
+        rates.append(self._bandwidth())
+        stalled = statistics.median(far_times) - statistics.median(near_times)
+        return stalled * statistics.median(rates) / size
 
-    def _fastest(self, work: Work) -> float:
-        return min(self._run(work) for _ in range(_RUNS))
+    def _bandwidth(self) -> float:
+        return _cpu.read_bandwidth(self.threads, _BANDWIDTH_BYTES, 1)
 
-    def _run(self, work: Work) -> float:
+    def _run(self, work: Work, first: int = 0, last: int = -1) -> float:
         begin = time.perf_counter()
-        work.program.run(self.pool, work.batch)
+        work.program.run(self.pool, work.batch, first, last)
         return time.perf_counter() - begin
 
 
 class Pace:
-    """Looks at the speed of the processor: MAC/s of one certain product over all of them. A shared machine's changes
+    """Looks at the speed of the processor: MAC/s of the references over all of its threads. A shared machine's changes
     from one moment to the next, so that a look in the midst of what is timed says more than one beside it."""
 
     def __init__(self, threads: int, tier: str = "auto") -> None:
-        self._bench = Bench(threads, tier)
-        self._looks: list[float] = []
+        self._pool = _cpu.ThreadPool(threads)
+        self._references = [Reference(tier, tokens) for tokens in PACE_TOKENS]
+        self._looks: list[list[float]] = []
 
     def look(self) -> None:
-        """Takes about a millisecond."""
-        self._looks.append(self._bench.reference_seconds())
+        """Takes some milliseconds."""
+        self._looks.append([reference.seconds(self._pool) for reference in self._references])
 
-    def take(self) -> float:
-        """Of the looks since the last time."""
-        seconds, count = sum(self._looks), len(self._looks)
+    def take(self) -> Points:
+        """By tokens, of the looks since the last time."""
+        means = [statistics.fmean(found) for found in zip(*self._looks, strict=True)]
         self._looks.clear()
-        return _PACE_MACS * count / seconds
+        rates = [reference.macs / mean for reference, mean in zip(self._references, means, strict=True)]
+        return tuple(zip(PACE_TOKENS, rates, strict=True))
 
 
-def pace(threads: int, tier: str = "auto") -> float:
+def pace(threads: int, tier: str = "auto") -> Points:
     """The same over the next moments. Cheap enough to repeat in every round, as `read_bandwidth` is."""
     looks, begin = Pace(threads, tier), time.perf_counter()
     looks.look()
@@ -105,9 +149,11 @@ def pace(threads: int, tier: str = "auto") -> float:
     return looks.take()
 
 
-def product(tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1) -> Work:
+def product(
+    tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1, repeats: int | None = None
+) -> Work:
     """A product with `rows` rows, with several matrices in turn where they shall come from memory."""
-    repeats = max(matrices, _LEAST_TOKENS // tokens)
+    repeats = max(matrices, _LEAST_TOKENS // tokens) if repeats is None else repeats
     program = _cpu.Program(tier)
     x, out = program.value(SIDE), program.value(rows)
     weights = [program.weight(int(quant_type), rows, SIDE) for _ in range(matrices)]
@@ -117,7 +163,7 @@ def product(tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: 
         program.linear(x, [weights[number % matrices]], [None], [out])
     program.finish()
     program.write(x, activations(tokens, SIDE))
-    return Work(program, batch_of(tokens), repeats)
+    return Work(program, batch_of(tokens), repeats, tokens)
 
 
 def batch_of(tokens: int, depth: int = 0, block_tokens: int = 32) -> _cpu.Batch:

@@ -113,7 +113,9 @@ def test_a_type_that_was_not_measured_takes_the_nearest_ones_rate() -> None:
 
 def _fake_measure(name: str, memory: int, threads: int, *rest: object) -> DeviceProfile:
     made = catalogue.cpu_profile(catalogue.find_cpu("5800X"), memory)
-    return replace(made, name=name, threads=threads, stalls={PRODUCT: ((1, 0.5), (4, 2.0))}, pace=1e11)
+    return replace(
+        made, name=name, threads=threads, stalls={PRODUCT: ((1, 0.5), (4, 2.0))}, pace=((1, 2e10), (16, 1e11))
+    )
 
 
 @pytest.fixture
@@ -204,7 +206,7 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     names = {name for name, _, _ in _cpu.QUANT_TYPES.values()}
     assert names | {"*", "attention"} == set(made.kernels.points)
     assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and min(made.element_rates.values()) > 1e6
-    assert 0 < made.scattered_share <= 1 and made.pace > 1e8
+    assert 0 < made.scattered_share <= 1 and min(rate for _, rate in made.pace) > 1e8
     assert set(made.stalls) == {PRODUCT, ATTENTION}
     assert all(share > 0 for shares in made.stalls.values() for _, share in shares)
     assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
@@ -258,7 +260,7 @@ def test_a_second_look_sees_rates_of_another_machine(monkeypatch: pytest.MonkeyP
 
     def looks(bandwidth: float, rate: float) -> bool:
         monkeypatch.setattr(probe, "read_bandwidth", lambda _threads: cpu.bandwidth * bandwidth)
-        monkeypatch.setattr(probe, "pace", lambda *_: cpu.pace * rate)
+        monkeypatch.setattr(probe, "pace", lambda *_: tuple((n, seen * rate) for n, seen in cpu.pace))
         return probe.is_outdated(cpu)
 
     assert not looks(1.0, 1.0)
@@ -270,11 +272,19 @@ def test_a_second_look_sees_rates_of_another_machine(monkeypatch: pytest.MonkeyP
 
 def test_a_slower_cpu_computes_slower_and_reads_as_before() -> None:
     machine = HardwareProfile(_fake_measure("x", 64 * GiB, 8))
-    half = machine.with_pace(machine.cpu.pace / 2).cpu
+    half = machine.with_pace(((1, 1e10), (16, 5e10))).cpu
     assert half.kernels.rate("Q6_K", 1) == pytest.approx(machine.cpu.kernels.rate("Q6_K", 1) / 2)
     assert half.op_seconds == pytest.approx(2 * machine.cpu.op_seconds)
     assert half.bandwidth == machine.cpu.bandwidth
-    assert machine.with_pace(0.0) is machine
+    assert machine.with_pace(()) is machine
+
+
+def test_panels_may_be_slowed_more_than_rows() -> None:
+    machine = HardwareProfile(_fake_measure("x", 64 * GiB, 8))
+    shared = machine.with_pace(((1, 2e10), (16, 5e10))).cpu  # another program on the same core
+    assert shared.kernels.rate("Q6_K", 1) == pytest.approx(machine.cpu.kernels.rate("Q6_K", 1))
+    assert shared.kernels.rate("Q6_K", 128) == pytest.approx(machine.cpu.kernels.rate("Q6_K", 128) / 2)
+    assert shared.op_seconds == pytest.approx(machine.cpu.op_seconds)
 
 
 def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
