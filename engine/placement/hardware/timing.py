@@ -134,9 +134,9 @@ class Pace:
 
     def take(self) -> Points:
         """By tokens, of the looks since the last time."""
-        means = [statistics.fmean(found) for found in zip(*self._looks, strict=True)]
+        usual = [statistics.median(found) for found in zip(*self._looks, strict=True)]
         self._looks.clear()
-        rates = [reference.macs / mean for reference, mean in zip(self._references, means, strict=True)]
+        rates = [reference.macs / seconds for reference, seconds in zip(self._references, usual, strict=True)]
         return tuple(zip(PACE_TOKENS, rates, strict=True))
 
 
