@@ -4,13 +4,13 @@ A product over `tokens` rows takes the longer of reading its weights and of its 
 
     max(bytes / bandwidth, macs × tokens / rate(type, tokens))
 
-or, where it was measured how far reading stalls computing, computing with that. Packing the inputs, norms, rotations
-and activations are priced per value.
+or, where reading was measured, a smooth maximum of the two for products straight from rows, and computing with what
+stalls it for those of panels. Packing the inputs, norms, rotations and activations are priced per value.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.placement.hardware.profile import ADD, ATTENTION, GLU, PACK, PRODUCT, SCORE, DeviceProfile
 from engine.placement.items import ExpertBank, ItemKind, Matrix, PlacementItem
@@ -84,10 +84,9 @@ def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) ->
 
 
 def expert_decode_seconds(bank: ExpertBank, device: DeviceProfile) -> float:
-    """One token through one expert: its matrices lie scattered, one op serves all experts of a layer. What stalls there
-    is measured as a share of the bandwidth."""
-    bandwidth = device.bandwidth * device.scattered_share
-    return sum(max(m.bytes / bandwidth, m.macs / device.kernels.rate(m.type_name, 1)) for m in bank.matrices)
+    """One token through one expert: its matrices lie scattered, one op serves all experts of a layer."""
+    scattered = replace(device, bandwidth=device.bandwidth * device.scattered_share)
+    return sum(product_seconds(matrix, scattered) for matrix in bank.matrices)
 
 
 def expert_prefill_seconds(bank: ExpertBank, device: DeviceProfile, tokens: int) -> float:

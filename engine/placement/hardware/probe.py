@@ -56,7 +56,6 @@ PROBE_SECONDS, CARD_SECONDS = 8.5, 3.5  # of all, and of a card's part; with the
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
 _TINY_OPS = 16
-_STALL_BATCHES = (1, FEWEST_IN_PANELS - 1, FEWEST_IN_PANELS, 32)
 _STALL_BYTES = 64 << 20  # more than the caches hold
 _LEAST_STALL = 0.01
 _PACK_TOKENS, _FEW_ROWS = 64, 64  # of a product that is packing for the most part
@@ -97,10 +96,10 @@ def measure_cpu(
     scattered = 1.0
     if not bench.is_late:
         progress(0.2, "products and attention from memory")
-        stalls = {PRODUCT: _product_stalls(bench), ATTENTION: _attention_stalls(bench)}
+        stalls = {PRODUCT: _product_stall(bench), ATTENTION: _attention_stall(bench)}
     if not bench.is_late:
         progress(0.25, "experts from all over memory")
-        scattered = min(1.0, _expert_bandwidth(bench, op_seconds) / read_bandwidth(threads))
+        scattered = min(1.0, _scattered_share(bench, op_seconds))
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
     for number, quant_type in enumerate(types):
         progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
@@ -195,18 +194,15 @@ def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, op_seconds: 
     return tokens * SIDE * SIDE / _work_seconds(seconds, op_seconds + tokens * SIDE / pack)
 
 
-def _product_stalls(bench: Bench) -> Points:
-    """How much longer a product takes from memory than from the cache, in times of reading it."""
+def _product_stall(bench: Bench) -> Points:
+    """How much longer a product of panels takes from memory than from the cache, in times of reading it. Panels are
+    read while they are unpacked, which more tokens do not change; with many the difference would drown in computing."""
     size = PACE_TYPE.row_bytes(SIDE) * SIDE
-
-    def stall(tokens: int) -> float:
-        far, near = (product(bench.tier, PACE_TYPE, tokens, SIDE, n) for n in (_STALL_BYTES // size, 1))
-        return max(_LEAST_STALL, bench.stall(far, near, size))
-
-    return tuple((tokens, stall(tokens)) for tokens in _STALL_BATCHES)
+    far, near = (product(bench.tier, PACE_TYPE, FEWEST_IN_PANELS, SIDE, n) for n in (_STALL_BYTES // size, 1))
+    return ((FEWEST_IN_PANELS, max(_LEAST_STALL, bench.stall(far, near, size))),)
 
 
-def _attention_stalls(bench: Bench) -> Points:
+def _attention_stall(bench: Bench) -> Points:
     """The same for one token over a cache that has to come from memory."""
     size = 2 * 2 * _HEADS * _HEAD_DIM * _DEPTH
     far, near = (_attention(bench.tier, 1, _HEADS, _HEAD_DIM, n) for n in (_STALL_BYTES // size, 1))
@@ -282,14 +278,15 @@ def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
     return tokens * SIDE / seconds
 
 
-def _expert_bandwidth(bench: Bench, op_seconds: float) -> float:
-    """Bytes per second that one token's experts are read with, scattered over a bank larger than the caches."""
+def _scattered_share(bench: Bench, op_seconds: float) -> float:
+    """How fast one token goes through experts that lie scattered over a bank larger than the caches, as a share of how
+    fast it goes through as many bytes of whole matrices: what computing takes is in both."""
     program = _cpu.Program(bench.tier)
     x = program.value(SIDE)
     ids, mix = program.value(_USED, True), program.value(_USED)
     shapes = [(_EXPERT_ROWS, SIDE), (_EXPERT_ROWS, SIDE), (SIDE, _EXPERT_ROWS)]
-    each = [QuantType.Q4_K.row_bytes(cols) * rows for rows, cols in shapes]
-    handles = [program.weight(int(QuantType.Q4_K), rows, cols, _EXPERTS) for rows, cols in shapes]
+    each = [PACE_TYPE.row_bytes(cols) * rows for rows, cols in shapes]
+    handles = [program.weight(int(PACE_TYPE), rows, cols, _EXPERTS) for rows, cols in shapes]
     for handle, size in zip(handles, each, strict=True):
         program.bind_weight(handle, np.full(size * _EXPERTS, 0, np.uint8))  # zeros would share a page
     gate, up, down = handles
@@ -298,9 +295,18 @@ def _expert_bandwidth(bench: Bench, op_seconds: float) -> float:
     program.write(x, np.ones((1, SIDE), np.float32))
     program.write(mix, np.full((1, _USED), 1 / _USED, np.float32))
     order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32)
-    begins = range(0, _EXPERTS, _USED)
-    times = [_once(program, bench.pool, ids, order[begin : begin + _USED]) for _ in range(2) for begin in begins]
-    return _USED * sum(each) / _work_seconds(statistics.median(times[len(begins) :]), op_seconds)
+    whole = PACE_TYPE.row_bytes(SIDE) * SIDE
+    at_once = _USED * sum(each) // whole
+    matrices = product(bench.tier, PACE_TYPE, 1, SIDE, _EXPERTS // _USED * at_once)
+    ratios: list[float] = []
+    for number in range(2 * _EXPERTS // _USED):
+        part = number % (_EXPERTS // _USED)
+        begin = time.perf_counter()
+        matrices.program.run(bench.pool, matrices.batch, part * at_once, (part + 1) * at_once)
+        took = _work_seconds(time.perf_counter() - begin, at_once * op_seconds)
+        scattered = _once(program, bench.pool, ids, order[part * _USED : (part + 1) * _USED])
+        ratios.append(took / _work_seconds(scattered, op_seconds))
+    return statistics.median(ratios[len(ratios) // 2 :])
 
 
 def _once(program: _cpu.Program, pool: _cpu.ThreadPool, ids: int, chosen: Ints) -> float:

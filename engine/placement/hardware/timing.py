@@ -21,8 +21,8 @@ FEWEST_IN_PANELS = 4  # tokens; fewer are multiplied straight from rows in most 
 # keep the multipliers busy. Where others share the core, the latter lose about twice as much.
 PACE_TOKENS = (1, 16)
 _PACE_SECONDS = 0.06
-_SECONDS_PER_WORK, _STALL_SECONDS = 0.01, 0.015
-_USUAL_LOOKS, _LEAST_STALL_LOOKS = 25, 3
+_SECONDS_PER_WORK, _STALL_SECONDS = 0.01, 0.15
+_USUAL_LOOKS, _STALL_LOOKS = 25, 5
 _REFERENCE_TOKENS, _LEAST_TOKENS = 64, 16  # of what is timed at once: about 1 ms
 _BANDWIDTH_BYTES = 48 << 20
 
@@ -91,24 +91,24 @@ class Bench:
         return statistics.median(ratios) * self._usual[kind] / work.repeats
 
     def stall(self, far: Work, near: Work, size: int) -> float:
-        """How much longer an operation of `far` takes than one of `near`, in times of reading `size` bytes. Some
-        operations of `far` at a time, so that both are looked at by turns, with the memory's speed beside them."""
+        """How much longer an operation of `far` takes than one of `near`, in times of reading `size` bytes: the median
+        of moments in each of which both are looked at by turns, some operations of `far` at a time, and the memory's
+        speed beside them."""
         self._run(near)
-        far_times: list[float] = []
-        near_times: list[float] = []
-        rates = [self._bandwidth()]
-        some, at, spent = max(1, near.repeats // 2), 0, 0.0
-        while len(far_times) < _LEAST_STALL_LOOKS or (spent < _STALL_SECONDS and not self.is_late):
-            far_times.append(self._run(far, at, at + some) / some)
-            at = at + some if at + 2 * some <= far.repeats else 0
-            self._run(near, 0, 1)
-            near_times.append(self._run(near) / near.repeats)
-            spent += far_times[-1] * some
-            if len(far_times) == _LEAST_STALL_LOOKS:
-                rates.append(self._bandwidth())
-        rates.append(self._bandwidth())
-        stalled = statistics.median(far_times) - statistics.median(near_times)
-        return stalled * statistics.median(rates) / size
+        begin, at, some = time.monotonic(), 0, max(1, near.repeats // 2)
+        stalls: list[float] = []
+        while not stalls or (time.monotonic() - begin < _STALL_SECONDS and not self.is_late):
+            far_times: list[float] = []
+            near_times: list[float] = []
+            rate = self._bandwidth()
+            for _ in range(_STALL_LOOKS):
+                far_times.append(self._run(far, at, at + some) / some)
+                at = at + some if at + 2 * some <= far.repeats else 0
+                self._run(near, 0, 1)
+                near_times.append(self._run(near) / near.repeats)
+            stalled = statistics.median(far_times) - statistics.median(near_times)
+            stalls.append(stalled * (rate + self._bandwidth()) / 2 / size)
+        return statistics.median(stalls)
 
     def _bandwidth(self) -> float:
         return _cpu.read_bandwidth(self.threads, _BANDWIDTH_BYTES, 1)

@@ -113,9 +113,7 @@ def test_a_type_that_was_not_measured_takes_the_nearest_ones_rate() -> None:
 
 def _fake_measure(name: str, memory: int, threads: int, *rest: object) -> DeviceProfile:
     made = catalogue.cpu_profile(catalogue.find_cpu("5800X"), memory)
-    return replace(
-        made, name=name, threads=threads, stalls={PRODUCT: ((1, 0.5), (4, 2.0))}, pace=((1, 2e10), (16, 1e11))
-    )
+    return replace(made, name=name, threads=threads, stalls={PRODUCT: ((4, 2.0),)}, pace=((1, 2e10), (16, 1e11)))
 
 
 @pytest.fixture
@@ -290,10 +288,15 @@ def test_panels_may_be_slowed_more_than_rows() -> None:
 def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
     stalling = _fake_measure("x", 64 * GiB, 8)
     assert replace(stalling, stalls={}).seconds(PRODUCT, 1, 3.0, 2.0) == 3.0
-    assert stalling.seconds(PRODUCT, 1, 3.0, 2.0) == 3.5
-    assert stalling.seconds(PRODUCT, 2, 1.0, 2.0) == pytest.approx(3.0)
-    assert stalling.seconds(PRODUCT, 512, 1.0, 2.0) == 4.0
+    assert stalling.seconds(PRODUCT, 4, 1.0, 2.0) == stalling.seconds(PRODUCT, 512, 1.0, 2.0) == 4.0
     assert stalling.seconds(ATTENTION, 1, 3.0, 2.0) == 3.0
+
+
+def test_products_from_rows_take_the_longer_of_reading_and_computing_and_a_little_more_where_they_are_alike() -> None:
+    device = _fake_measure("x", 64 * GiB, 8)
+    assert device.seconds(PRODUCT, 1, 3.0, 1.0) == pytest.approx(3.0, rel=0.01)
+    assert device.seconds(PRODUCT, 1, 0.0, 2.0) == pytest.approx(2.0)
+    assert device.seconds(PRODUCT, 3, 2.0, 2.0) == pytest.approx(2.0 * 2**0.25)
 
 
 @pytest.mark.parametrize(
