@@ -176,6 +176,12 @@ class Program:
     def write(self, value: int, rows: Floats) -> None: ...
     @overload
     def write(self, value: int, rows: Ints) -> None: ...
+    def trim(self) -> None:
+        """Gives the memory of values and scratch back; what could be read or was written is lost, but for rows that are
+        held. The next run makes as much room as it needs."""
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that values and scratch take."""
     @property
     def operation_count(self) -> int: ...
     @property

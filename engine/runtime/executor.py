@@ -20,6 +20,7 @@ from kernels._cpu import Batch, ThreadPool
 Logits = npt.NDArray[np.float32]
 
 LARGEST_MICRO_BATCH = MOST_STEP_TOKENS
+ANSWERING = 16  # tokens at most of a step in which answers go on and no prompt is read
 _FIRST_MICRO_BATCH = 128
 _SMALLEST_MICRO_BATCH = 32
 _GLANCE = 0.02  # seconds between two looks at `interrupted`, where the operations allow it
@@ -60,6 +61,7 @@ class Executor:
         self._check_weights = check_weights  # raises where the weights that a run has just read cannot be trusted
         self._strides: dict[int, int] = {}  # cuts between two looks, for about so many tokens (by power of two)
         self.micro_batch = _FIRST_MICRO_BATCH  # tokens per step that suit this model on this machine
+        self._room = 0  # tokens that the program has memory for
         self.trace: list[Span] | None = None  # what ran, where that is wanted
         self.trace_path: Path | None = None  # where it is written in the end
 
@@ -73,6 +75,10 @@ class Executor:
         tokens = sum(len(chunk.tokens) for chunk in chunks)
         program, cuts = self._program, self._program.cuts
         batch = make_batch(chunks)
+        if tokens <= ANSWERING < self._room:  # what a prompt took goes back to the system
+            program.program.trim()
+            self._room = 0
+        self._room = max(self._room, tokens)
         at, end, stride = 0, len(cuts) - 1, self._strides.get(tokens.bit_length(), 1)
         longest, before = 0.0, time.perf_counter()
         while at < end:

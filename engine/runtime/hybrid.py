@@ -10,9 +10,10 @@ from engine.errors import OutOfMemoryError
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
 from engine.models.graph import Graph
+from engine.runtime.captured import segments_of
 from engine.runtime.devices.device import Device, StepGraph, StepGraphs
 from engine.runtime.devices.streams import Event, InlineStream, Launch, Span, VirtualClock
-from engine.runtime.executor import LARGEST_MICRO_BATCH, Chunk, Executor, Interrupted, Logits, make_batch
+from engine.runtime.executor import ANSWERING, LARGEST_MICRO_BATCH, Chunk, Executor, Interrupted, Logits, make_batch
 from engine.runtime.expert_slots import ExpertHeat
 from engine.runtime.hybrid_lowering import HybridLowering, Lowered
 from engine.runtime.placement import Placement
@@ -208,12 +209,23 @@ class HybridExecutor:
 
     def _make_room(self, tokens: int, outputs: int) -> None:
         """Runs nothing for the batch: the programs make room for its values, which later would lose what is in them."""
+        if tokens <= ANSWERING < self._rows[0]:
+            self._trim()
         most = max(tokens, self._rows[0]), max(outputs, self._rows[1])
         if most == self._rows:
             return
         for side in self._sides.values():
             side.program.program.run(side.pool, self._current.batch, 0, 0)
         self._rows = most
+
+    def _trim(self) -> None:
+        """What a prompt took of RAM goes back to the system."""
+        for schedule in (self.schedule, self.prefill_schedule):
+            for work in segments_of(schedule) if schedule is not None else ():
+                if not work.side.on_device:
+                    work.views.clear()
+        self._sides[False].program.program.trim()
+        self._rows = (0, 0)
 
     @property
     def _current(self) -> Step:

@@ -14,12 +14,16 @@ namespace tessera {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20, kPage = size_t{64} << 10;  // kPage: of any system, or several
+constexpr size_t kMapped = size_t{128} << 10;  // from here on a mapping, which goes back to the system when it is freed
 
 #if defined(__linux__)
-// Zero pages that exist only once touched. One huge page more than asked for, to start at a multiple of its size.
+// Zero pages that exist only once touched. Where huge pages fit, one more than asked for, to start at a multiple of
+// their size.
 uint8_t* map_pages(size_t bytes) {
-  void* const memory = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const size_t spare = bytes >= kHugePage ? kHugePage : 0;
+  void* const memory = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (spare == 0) return static_cast<uint8_t*>(memory);
   const auto base = reinterpret_cast<uintptr_t>(memory), start = (base + kHugePage - 1) / kHugePage * kHugePage;
   if (start > base) munmap(memory, start - base);
   if (base + kHugePage > start) munmap(reinterpret_cast<void*>(start + bytes), base + kHugePage - start);
@@ -34,14 +38,14 @@ uint8_t* map_pages(size_t bytes) {
 Arena::Arena(size_t bytes) {
   if (bytes == 0) return;
   if (bytes > std::numeric_limits<size_t>::max() / 4) throw std::bad_alloc();
+  size_ = aligned_size(bytes);
 #if defined(__linux__)
-  if (bytes >= kHugePage) {
+  if (size_ >= kMapped) {
     size_ = (bytes + kPage - 1) / kPage * kPage;
     data_ = map_pages(size_);
     return;
   }
 #endif
-  size_ = aligned_size(bytes);
 #if defined(_WIN32)
   data_ = static_cast<uint8_t*>(_aligned_malloc(size_, 64));
 #else
@@ -56,7 +60,7 @@ Arena::~Arena() {
   _aligned_free(data_);
 #else
 #if defined(__linux__)
-  if (size_ >= kHugePage) {
+  if (size_ >= kMapped) {
     munmap(data_, size_);
     return;
   }

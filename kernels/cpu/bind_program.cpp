@@ -203,6 +203,8 @@ void bind_execution(nb::class_<Program>& program) {
       .def(
           "write", [](Program& self, Handle v, const IntTable& rows) { write_rows(self, v, rows, true); }, "value"_a,
           nb::arg("rows").noconvert())
+      .def("trim", &Program::trim)
+      .def_prop_ro("held_bytes", &Program::held_bytes)
       .def_prop_ro("operation_count", &Program::operation_count)
       .def_prop_ro("step_count", &Program::step_count)
       .def_prop_ro("tier", &Program::tier);

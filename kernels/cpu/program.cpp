@@ -192,7 +192,7 @@ Program::Rows Program::read(Handle handle) const {
   if (handle < 0 || static_cast<size_t>(handle) >= values_.size())
     refuse("read: there is no " + named("value", handle));
   const Value& value = value_at(handle);
-  if (arena_ == nullptr) refuse("read: nothing has run yet");
+  if (arena_ == nullptr) refuse("read: nothing has run yet, or not since trim()");
   if (value.fused_away)
     refuse("read: " + named("value", handle) + " exists only inside a fused step; finish(fuse=False) keeps it");
   if (!value.kept) refuse("read: " + named("value", handle) + " shares its memory; finish(kept=…) keeps it");
@@ -214,6 +214,20 @@ void Program::write(Handle handle, const void* data, int rows, int width, bool i
   reserve_rows(rows, has_token_rows_[static_cast<size_t>(handle)] ? 0 : rows);
   std::memcpy(value_rows_[static_cast<size_t>(handle)], data,
               sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(width));
+}
+
+void Program::trim() {
+  check_idle("trim");
+  arena_.reset();
+  token_capacity_ = output_capacity_ = last_tokens_ = last_outputs_ = 0;
+  shared_scratch_ = Arena();
+  thread_scratch_.clear();
+}
+
+size_t Program::held_bytes() const {
+  size_t bytes = (arena_ != nullptr ? arena_->size() : 0) + shared_scratch_.size();
+  for (const Arena& scratch : thread_scratch_) bytes += scratch.size();
+  return bytes;
 }
 
 int Program::step_count() const {

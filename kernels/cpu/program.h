@@ -171,6 +171,10 @@ class Program {
     std::shared_ptr<Arena> owner;
   };
   Rows read(Handle value) const;
+  // Gives the memory of values and scratch back; the next run or write makes as much room as it needs. What could be
+  // read or was written is lost, but for rows that are still held.
+  void trim();
+  size_t held_bytes() const;  // of values and scratch
   // Sets the first `rows` rows before a run (a segment's input). Ids outside the experts count as absent experts.
   void write(Handle value, const void* data, int rows, int width, bool is_ids);
 

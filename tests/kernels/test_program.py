@@ -7,6 +7,7 @@ import mmap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -273,6 +274,63 @@ def test_a_view_outlives_the_program() -> None:
     assert (view == 2).all()
 
 
+def test_memory_given_back_is_taken_again(tiny: Tiny) -> None:
+    """A run after `trim` gives the same bits in as much memory as it needs; rows that are held outlive it."""
+    c, pool = capture(tiny, keep_all=False), _cpu.ThreadPool(2)
+    whole = prefill(c, pool)
+    held, rows = c.program.held_bytes, c.program.read(c.logits)
+    assert held > 0
+    c.program.trim()
+    assert c.program.held_bytes == 0
+    np.testing.assert_array_equal(rows, whole)
+    with pytest.raises(ValueError, match=r"nothing has run yet, or not since trim\(\)"):
+        c.program.read(c.logits)
+    np.testing.assert_array_equal(prefill(c, pool, TOKENS[:1]), prefill(capture(tiny), pool, TOKENS[:1]))
+    assert 0 < c.program.held_bytes < held
+    np.testing.assert_array_equal(prefill(c, pool), whole)
+    assert c.program.held_bytes == held
+    np.testing.assert_array_equal(rows, whole)
+
+
+def test_nothing_is_read_of_a_run_before_trim() -> None:
+    p = _cpu.Program()
+    x = p.value(16)
+    p.scale(x, 2.0)
+    p.finish()
+    p.write(x, np.ones((300, 16), np.float32))
+    p.run(_cpu.ThreadPool(1), ref.batch(range(300), tables=[[0]]))
+    p.trim()
+    p.write(x, np.ones((2, 16), np.float32))  # room for two rows, not for 300
+    assert p.read(x).shape == (0, 16)
+    p.run(_cpu.ThreadPool(1), ref.batch(range(2), tables=[[0]]))
+    assert (p.read(x) == np.full((2, 16), 2)).all()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells resident memory on Linux only")
+@pytest.mark.parametrize(("programs", "rows"), [(1, 4096), (32, 128)])
+def test_memory_given_back_is_the_systems(programs: int, rows: int) -> None:
+    """16 MiB, in one piece or in pieces of 512 KiB, which an allocator would keep."""
+    made, pool = [], _cpu.ThreadPool(1)
+    for _ in range(programs):
+        p = _cpu.Program()
+        x = p.value(1024)
+        p.scale(x, 2.0)
+        p.finish()
+        p.write(x, np.ones((rows, 1024), np.float32))
+        p.run(pool, ref.batch(range(rows), tables=[[0]]))
+        made.append(p)
+    size = sum(p.held_bytes for p in made)
+    assert size >= 16 << 20
+    before = resident_bytes()
+    for p in made:
+        p.trim()
+    assert before - resident_bytes() > size * 3 // 4
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
 def test_one_run_at_a_time(tiny: Tiny) -> None:
     """While a program runs in one thread, other threads' attempts to change it are refused or happen before it."""
     c, pool = capture(tiny), _cpu.ThreadPool(1)
@@ -289,7 +347,11 @@ def test_one_run_at_a_time(tiny: Tiny) -> None:
     table = np.zeros_like(tiny.weights["norm"])
     threads = [
         threading.Thread(target=interfere, args=(action,))
-        for action in (lambda: c.program.bind_weight(2, table), lambda: c.program.run(_cpu.ThreadPool(1), b))
+        for action in (
+            lambda: c.program.bind_weight(2, table),
+            lambda: c.program.run(_cpu.ThreadPool(1), b),
+            c.program.trim,
+        )
     ]
     for thread in threads:
         thread.start()

@@ -270,7 +270,7 @@ def test_runs_are_checked() -> None:
     h.p.finish()
     with pytest.raises(ValueError, match="operation 0, embed: weight 0 is not bound"):
         h.p.run(pool, batch)
-    with pytest.raises(ValueError, match="nothing has run yet"):
+    with pytest.raises(ValueError, match=r"nothing has run yet, or not since trim\(\)"):
         h.p.read(h.v8)
     h.p.bind_weight(h.matrix, np.zeros((16, 8), np.float32))
     with pytest.raises(ValueError, match="token 16 is outside the table's 16 rows"):

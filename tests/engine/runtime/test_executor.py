@@ -10,6 +10,8 @@ import pytest
 
 from engine.memory import PrefixCache
 from engine.runtime.executor import Chunk, Interrupted
+from engine.runtime.placement import Placement
+from tests.support.hybrid_model import HybridModel
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_models import TinyModel
 
@@ -104,6 +106,40 @@ def test_interrupted_step_can_be_repeated(model: NativeModel) -> None:
     assert state.length == 0
     assert_same(model.extend(state, FIRST), model.logits(FIRST))
     state.release()
+
+
+def test_an_answer_holds_no_memory_of_its_prompt(model: NativeModel) -> None:
+    """And gives the same bits with new memory as with what it has, then the prompt too."""
+    state, program = model.new_state(), model.model.executor._program.program
+    read = model.extend(state, FIRST)
+    prompt = program.held_bytes
+    first = model.extend(state, [5])
+    answer = program.held_bytes
+    assert answer < prompt / 2
+    state.truncate(len(FIRST))
+    np.testing.assert_array_equal(model.extend(state, [5]), first)
+    assert program.held_bytes == answer
+    state.release()
+    np.testing.assert_array_equal(model.logits(FIRST), read)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3moe"])
+def test_an_answer_on_two_devices_holds_no_memory_of_its_prompt(family: str, tiny_models: Write) -> None:
+    model = HybridModel(tiny_models(TinyModel(family, "F32", layers=3)))
+    model.place(Placement(frozenset(["blk.1.attn", "blk.2.attn", "blk.2.ffn"])))
+    cpu = model.executor._sides[False].program.program
+    state = model.new_state()
+    read, prompt = model.extend(state, FIRST), cpu.held_bytes
+    first, answer = model.extend(state, [5]), cpu.held_bytes
+    assert answer < prompt / 2
+    state.truncate(len(FIRST))
+    np.testing.assert_array_equal(model.extend(state, [5]), first)
+    assert cpu.held_bytes == answer
+    state.release()
+    state = model.new_state()
+    np.testing.assert_array_equal(model.extend(state, FIRST), read)
+    state.release()
+    model.close()
 
 
 def test_books_are_right_at_the_end(model: NativeModel) -> None:
