@@ -1,61 +1,59 @@
 """Which items in RAM should come over the link for a step, to be computed on the GPU.
 
-Items are gone through in the order of the graph, with the clocks of the chain, of the link and of two buffers: an item
-is prefetched where it is done earlier so than on the CPU, because its copy hides behind what is computed before. In
-decode the CPU is bound by RAM, of which a copy takes its share: there only what hides behind the GPU is free. That is
-little, and no plan counts on it: its predicted speed is without, and so only rises with the budget.
+One batch goes through the items in turn, on CPU and GPU, so what they take adds up; only copies run beside it. A copy
+begins when the link and its buffer are free, so it hides behind what is computed between two uses of a buffer: which
+items are chosen decides when the step ends. `choose_prefetch` goes through the items in the order of the graph with
+both ways to do each. What the rest of the step needs to know of the items so far are three times: when they are done,
+and when either buffer can be filled again. Of two ways, one that is later in nothing is as good in all that follows.
 
-Of a prompt the CPU has so much to do with each item that this takes the link from the items behind it, which could have
-come for nothing: so that many, spread evenly, are tried as well, with which the link is busy as long as all else is.
+In decode the CPU is bound by RAM, of which a copy takes its share: there only what hides behind the GPU is free. That
+is little, and no plan counts on it: its predicted speed is without, and so only rises with the budget.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.placement.hardware.profile import Link
 from engine.placement.items import ItemKind, PlacementItem
 
 if TYPE_CHECKING:
-    from engine.placement.step_times import Choice, StepTimes
+    from engine.placement.step_times import Choice, ItemTimes, StepTimes
 
-_BUFFERS = 2
+_MOST_WAYS = 16  # that are followed at a time
+_EQUAL = 1e-4  # of a step: times that differ by less do not tell two ways apart
 
 
 def choose_prefetch(times: StepTimes, choice: Choice, *, decode: bool) -> frozenset[int]:
-    """Indices of items, for a token, or for a chunk of a prompt, of a model with a part on the GPU."""
+    """Indices of the items with which a token, or a chunk of a prompt, is done first."""
     link = times.hardware.link
     if link is None or not choice.uses_gpu:
         return frozenset()
-    least = _Walk(times, choice, link, decode).run(frozenset())
-    tried = [None] if decode else [None, *_evenly_spread(times, choice, link, least)]
-    best = frozenset[int]()
-    for wanted in tried:
-        walk = _Walk(times, choice, link, decode)
-        seconds = walk.run(wanted)
-        if seconds < least:
-            best, least = frozenset(walk.chosen), seconds
-    return best
+    pipeline = _Pipeline(times, choice, link, decode)
+    alone = pipeline.seconds(frozenset())
+    ways = [_Way()]
+    for index in range(len(times.model.items)):
+        if pipeline.is_candidate(index):
+            ways = _best(ways, _EQUAL * alone)
+            ways = [pipeline.resident(way, index) for way in ways] + [pipeline.prefetched(way, index) for way in ways]
+        else:
+            ways = [pipeline.resident(way, index) for way in ways]
+    best = min(ways, key=pipeline.end)
+    return frozenset(best.indices) if pipeline.end(best) < alone else frozenset()
 
 
-def _evenly_spread(times: StepTimes, choice: Choice, link: Link, alone: float) -> list[frozenset[int]]:
-    """Items at even distances, about as many as come over the link while a chunk of a prompt is computed, which takes
-    `alone` seconds without any: copies last as long as the rest where share · copying = alone - share · gained."""
-    items = [i for i, item in enumerate(times.model.items) if is_prefetchable(item) and not choice.on_gpu[i]]
-    if not items:
-        return []
-    copying = sum(times.model.items[i].bytes / link.to_gpu for i in items)
-    gained = sum(times.prefill.cpu[i] - times.prefill.gpu[i] for i in items)
-    balanced = len(items) * alone / (copying + max(0.0, gained))
-    # Buffers hold one item: of patterns with about as many, the one with equal distances waits least.
-    regular = len(items) // math.ceil(len(items) / balanced)
-    counts = {min(len(items), max(1, count)) for count in (regular, *range(int(balanced) - 1, int(balanced) + 2))}
-    return [
-        frozenset(i for at, i in enumerate(items) if (at + 1) * count // len(items) > at * count // len(items))
-        for count in sorted(counts)
-    ]
+def prefetched_seconds(times: StepTimes, choice: Choice, chosen: Collection[int], *, decode: bool) -> float:
+    """A token, or a chunk of a prompt, with the items `chosen` prefetched; needs a link."""
+    assert times.hardware.link is not None
+    return _Pipeline(times, choice, times.hardware.link, decode).seconds(chosen)
+
+
+def lost_share(times: StepTimes, *, decode: bool) -> float:
+    """Of the CPU's speed, while weights are copied: in decode it reads as fast as RAM gives."""
+    link = times.hardware.link
+    return min(1.0, link.to_gpu / times.hardware.cpu.bandwidth) if decode and link is not None else 0.0
 
 
 def pieces(item: PlacementItem) -> tuple[int, ...]:
@@ -69,60 +67,90 @@ def is_prefetchable(item: PlacementItem) -> bool:
     return item.kind is ItemKind.FEED_FORWARD and item.state is None and item.bytes > 0
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Way(NamedTuple):
+    """The items so far, done in one way. Seconds from the beginning of the step."""
+
+    now: float = 0.0
+    fill: float = 0.0  # when a copy into the first buffer can begin
+    refill: float = 0.0  # when the second buffer is free
+    on_gpu: bool = False
+    on_cpu: tuple[tuple[float, float], ...] = ()  # when the CPU computed, as far as copies can still fall there
+    chosen: tuple[int, object] | None = None  # the last item that was prefetched, and those before it
+
+    @property
+    def indices(self) -> Iterable[int]:
+        chosen: object = self.chosen
+        while isinstance(chosen, tuple):
+            yield chosen[0]
+            chosen = chosen[1]
+
+
+def _best(ways: list[_Way], equal: float) -> list[_Way]:
+    """Those that may yet turn out to be best, at most `_MOST_WAYS`."""
+    kept: list[_Way] = []
+    for way in sorted(ways):
+        fill, refill, on_gpu = way.fill + equal, way.refill + equal, way.on_gpu
+        if not any(other.fill <= fill and other.refill <= refill and other.on_gpu is on_gpu for other in kept):
+            kept.append(way)
+    if len(kept) <= _MOST_WAYS:
+        return kept
+    return [kept[at * (len(kept) - 1) // (_MOST_WAYS - 1)] for at in range(_MOST_WAYS)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipeline:
     times: StepTimes
     choice: Choice
     link: Link
     decode: bool
-    now: float = 0.0
-    link_free: float = 0.0
-    chosen: list[int] = field(default_factory=list)
-    _buffers: list[float] = field(default_factory=lambda: [0.0] * _BUFFERS)  # when they are free
-    _on_cpu: list[tuple[float, float]] = field(default_factory=list)  # when the CPU computes
 
-    def run(self, wanted: frozenset[int] | None) -> float:
-        """Seconds of a step with `wanted` prefetched; None: whatever is done earlier so."""
-        times = self.times.decode if self.decode else self.times.prefill
-        switch, last = self.times.switch_seconds(decode=self.decode), False
-        for index, (item, on_gpu) in enumerate(zip(self.times.model.items, self.choice.on_gpu, strict=True)):
-            there = self.now + (0.0 if last else switch)
-            if on_gpu:
-                self.now, last = there + times.gpu[index], True
-                continue
-            alone = self.now + (switch if last else 0.0) + times.cpu[index]
-            if is_prefetchable(item) and (wanted is None or index in wanted):
-                home = switch if not self._goes_on(index) else 0.0
-                begin = there, self.link_free, list(self._buffers)
-                done, hindered = self._prefetched(item, there, times.gpu[index])
-                if wanted is not None or done + home + hindered < alone:
-                    self._on_cpu.append((done, done + hindered))  # what it lost, it makes up for now
-                    self.now, last = done + hindered, True
-                    self.chosen.append(index)
-                    continue
-                _, self.link_free, self._buffers = begin
-            self._on_cpu.append((alone - times.cpu[index], alone))
-            self.now, last = alone, False
-        return self.now + (switch if last else 0.0)
+    def seconds(self, chosen: Collection[int]) -> float:
+        way = _Way()
+        for index in range(len(self.choice.on_gpu)):
+            way = self.prefetched(way, index) if index in chosen else self.resident(way, index)
+        return self.end(way)
 
-    def _goes_on(self, index: int) -> bool:
-        """Whether the next item is on the GPU anyway."""
-        return index + 1 < len(self.choice.on_gpu) and self.choice.on_gpu[index + 1]
+    def is_candidate(self, index: int) -> bool:
+        return not self.choice.on_gpu[index] and is_prefetchable(self.times.model.items[index])
 
-    def _prefetched(self, item: PlacementItem, ready: float, seconds: float) -> tuple[float, float]:
-        """When the item is done, and for how long its copies hinder the CPU."""
-        now, hindered = ready, 0.0
+    def resident(self, way: _Way, index: int) -> _Way:
+        """An item where its weights are."""
+        times, on_gpu = self._times, self.choice.on_gpu[index]
+        begin = self._arrived(way, on_gpu)
+        end = begin + (times.gpu if on_gpu else times.cpu)[index]
+        on_cpu = way.on_cpu if on_gpu or not self.decode else (*way.on_cpu, (begin, end))
+        return way._replace(now=end, on_gpu=on_gpu, on_cpu=on_cpu)
+
+    def prefetched(self, way: _Way, index: int) -> _Way:
+        """An item that comes over the link in pieces, each as soon as its buffer is free."""
+        item, seconds = self.times.model.items[index], self._times.gpu[index]
+        now, link_free, hindered = self._arrived(way, on_gpu=True), way.fill, 0.0
+        on_cpu: tuple[tuple[float, float], ...] = ()
+        free = [way.fill, way.refill]
         for buffer, size in enumerate(pieces(item)):
-            begin = max(self.link_free, self._buffers[buffer])
-            self.link_free = begin + self.link.latency + size / self.link.to_gpu
-            hindered += self._beside_cpu(begin, self.link_free)
-            now = max(now, self.link_free) + seconds * size / item.bytes
-            self._buffers[buffer] = now
-        return now, hindered
+            begin = max(link_free, free[buffer])
+            link_free = begin + self.link.latency + size / self.link.to_gpu
+            hindered += self._beside_cpu(way, begin, link_free)
+            free[buffer] = now = max(now, link_free) + seconds * size / item.bytes
+        fill = max(link_free, free[0])
+        if self.decode:  # what the CPU lost, it makes up for now
+            on_cpu = (*(span for span in way.on_cpu if span[1] > fill), (now, now + hindered))
+        return _Way(now + hindered, fill, free[1], True, on_cpu, (index, way.chosen))
 
-    def _beside_cpu(self, begin: float, end: float) -> float:
-        """Seconds that the CPU loses to a copy: in decode it reads as fast as RAM gives."""
+    def end(self, way: _Way) -> float:
+        """When the logits are in RAM."""
+        return self._arrived(way, on_gpu=False)
+
+    def _arrived(self, way: _Way, on_gpu: bool) -> float:
+        return way.now + (self.times.switch_seconds(decode=self.decode) if on_gpu is not way.on_gpu else 0.0)
+
+    @property
+    def _times(self) -> ItemTimes:
+        return self.times.decode if self.decode else self.times.prefill
+
+    def _beside_cpu(self, way: _Way, begin: float, end: float) -> float:
+        """Seconds that the CPU loses to a copy."""
         if not self.decode:
             return 0.0
-        both = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in self._on_cpu)
-        return both * min(1.0, self.link.to_gpu / self.times.hardware.cpu.bandwidth)
+        both = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in way.on_cpu)
+        return both * lost_share(self.times, decode=True)

@@ -17,7 +17,7 @@ from engine.placement.expert_curves import prefill_split
 from engine.placement.items import ExpertBank, PlacementItem
 from engine.placement.locality import PROMOTED_SHARE
 from engine.placement.plan import PlacementPlan, Speeds
-from engine.placement.prefetch import choose_prefetch, pieces
+from engine.placement.prefetch import choose_prefetch, lost_share, pieces
 from engine.placement.step_times import Choice, StepTimes
 
 
@@ -48,6 +48,16 @@ class Timeline:
         self._free[lane, stream] = start + seconds
         self.tasks.append(Task(lane, name, start, start + seconds))
         return start + seconds
+
+    def beside(self, lane: Lane, begin: float, end: float) -> float:
+        """Seconds of a lane's work that fall there."""
+        both = 0.0
+        for task in reversed(self.tasks):
+            if task.lane is lane:
+                if task.end <= begin:
+                    break
+                both += max(0.0, min(task.end, end) - max(task.start, begin))
+        return both
 
     @property
     def seconds(self) -> float:
@@ -123,7 +133,7 @@ class Simulator:
             beside = choice.uses_gpu and bank is not None
             seconds = self._bare_seconds(index, lane, bank, decode=decode, beside=beside)
             if index in prefetched:
-                done = self._prefetch(line, item, seconds, done, buffers)
+                done = self._prefetch(line, item, seconds, done, buffers, decode=decode)
             else:
                 done = line.add(lane, item.name, seconds, done)
             if bank is not None:
@@ -131,16 +141,19 @@ class Simulator:
         return line.add(Lane.LINK, "logits", copy, done) if last else done
 
     def _prefetch(
-        self, line: Timeline, item: PlacementItem, seconds: float, ready: float, buffers: list[float]
+        self, line: Timeline, item: PlacementItem, seconds: float, ready: float, buffers: list[float], *, decode: bool
     ) -> float:
-        """An item that comes over the link in pieces, each as soon as its buffer is free; when it is done."""
-        link, done = self._times.hardware.link, ready
+        """An item that comes over the link in pieces, each as soon as its buffer is free; when it is done, and the CPU
+        has made up for what the copies cost it."""
+        link, done, both = self._times.hardware.link, ready, 0.0
         assert link is not None
         for buffer, size in enumerate(pieces(item)):
             copying = link.latency + size / link.to_gpu
             there = line.add(Lane.LINK, f"{item.name} prefetched", copying, buffers[buffer], stream="weights")
+            both += line.beside(Lane.CPU, there - copying, there)
             done = buffers[buffer] = line.add(Lane.GPU, item.name, seconds * size / item.bytes, done, there)
-        return done
+        lost = both * lost_share(self._times, decode=decode)
+        return line.add(Lane.CPU, f"slowed by copies for {item.name}", lost, done) if lost else done
 
     def _bare_seconds(self, index: int, lane: Lane, bank: int | None, *, decode: bool, beside: bool) -> float:
         """An item without the experts that follow it."""

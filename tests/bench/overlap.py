@@ -1,8 +1,9 @@
 """How CPU, GPU and link overlap, by the executor's own trace: a table, and a picture of the lanes.
 
-    python -m tests.bench.overlap [--picture assets/screenshots/overlap.svg]
+    python -m tests.bench.overlap [--picture assets/screenshots/overlap.svg] [--links]
 
 The emulated device on a virtual clock: how long a task takes is set, its order and what it waits for are real.
+`--links`: dense models, with links on which a block's copy takes 1 to 24 ms, where the CPU takes 4 ms and the GPU 0.5.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 from engine.hub.starter import ensure_starter_model
-from tests.support.overlap import Overlap, decode_with_promotions, dense_prompt, expert_model, prompt_with_streams
+from tests.support.overlap import Overlap, decode_with_promotions, dense_step, expert_model, prompt_with_streams
 from tests.support.tiny_models import tiny_model_factory
 
 LANES = {"CPU": "#4c78a8", "GPU": "#59a14f", "link": "#e8a33d"}
+_COPYING = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24)  # ms for a block
 _WIDTH, _LEFT, _LANE, _GAP = 900, 60, 22, 44  # pixels
 
 
@@ -29,22 +32,34 @@ def measure(folder: Path) -> list[Overlap]:
     return [
         decode,
         prompt_with_streams(write),
-        dense_prompt(write, prefetched=False),
-        dense_prompt(write, prefetched=True),
+        dense_step(write, decode=False, prefetched=False),
+        dense_step(write, decode=False),
+    ]
+
+
+def measure_links(folder: Path) -> list[Overlap]:
+    write = tiny_model_factory(folder, ensure_starter_model)
+    return [
+        replace(step, name=f"{step.name}, {copying} ms")
+        for decode in (False, True)
+        for copying in _COPYING
+        for step in [dense_step(write, decode=decode, copying=1e-3 * copying)]
     ]
 
 
 def table(cases: Sequence[Overlap]) -> str:
-    """In Markdown. Durations are simulated."""
+    """In Markdown. Durations are simulated. Least possible: with buffers for any number of blocks."""
     lines = [
-        "| simulated | step, ms | CPU | GPU | link | step : busiest lane | one after the other : busiest lane |",
-        "|---|---|---|---|---|---|---|",
+        "| simulated | step, ms | CPU | GPU | link | step : busiest lane | one after the other : busiest lane |"
+        " step : least possible | step : predicted |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for case in cases:
         busy = " | ".join(f"{1e3 * case.busy[lane]:.1f}" for lane in LANES)
-        lines.append(
-            f"| {case.name} | {1e3 * case.seconds:.1f} | {busy} | {case.above_busiest:.2f} | {case.serial:.2f} |"
-        )
+        ratios = [case.above_busiest, case.serial]
+        ratios += [case.seconds / other for other in (case.least, case.predicted) if other is not None]
+        shown = [f"{ratio:.2f}" for ratio in ratios] + ["–"] * (4 - len(ratios))
+        lines.append(f"| {case.name} | {1e3 * case.seconds:.1f} | {busy} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
@@ -73,9 +88,10 @@ def picture(cases: Sequence[Overlap]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--picture", type=Path, metavar="FILE", help="write the lanes as SVG")
+    parser.add_argument("--links", action="store_true", help="dense models over links of other speeds")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        cases = measure(Path(folder))
+        cases = (measure_links if options.links else measure)(Path(folder))
     print(table(cases))
     if options.picture:
         options.picture.write_text(picture(cases), "utf-8")

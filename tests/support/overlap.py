@@ -13,7 +13,7 @@ from engine.gguf import GGUFFile
 from engine.placement.costs import Workload
 from engine.placement.hardware.profile import Link
 from engine.placement.items import ItemKind
-from engine.placement.prefetch import choose_prefetch
+from engine.placement.prefetch import choose_prefetch, is_prefetchable, prefetched_seconds
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, ItemTimes, StepTimes
 from engine.runtime.devices import LinkRates, VirtualClock
@@ -45,6 +45,8 @@ class Overlap:
     name: str
     seconds: float
     spans: list[Span]
+    predicted: float | None = None  # seconds, where the planner chose what comes over the link
+    least: float | None = None  # with as many blocks as is best, were there no lack of buffers
 
     @property
     def busy(self) -> dict[str, float]:
@@ -94,7 +96,7 @@ def prompt_with_streams(write: Write) -> Overlap:
     model = HybridModel(write(shape), link=link, clock=VirtualClock(), costs=rates.seconds)
     items, banks = [item for item in items_of(model.graph) if item != "embedding"], banks_of(model.graph)
     model.place(Placement(frozenset(items), dict.fromkeys(banks, 5), dict.fromkeys(banks, 5)))
-    return _prompt("prompt, experts", model)
+    return _step("prompt, experts", model, decode=False)
 
 
 class SetTimes(StepTimes):
@@ -111,10 +113,14 @@ class SetTimes(StepTimes):
         here = [size / rates.cpu_bandwidth for size in sizes]
         return ItemTimes(here, here, [size / rates.device_bandwidth for size in sizes])
 
+    @cached_property
+    def decode(self) -> ItemTimes:
+        return self.prefill
 
-def dense_prompt(write: Write, *, prefetched: bool, copying: float = 5e-3) -> Overlap:
-    """All feed-forward blocks are in RAM, where each takes 4 ms; those that the planner chooses are prefetched, each in
-    `copying` seconds, while the CPU computes others."""
+
+def dense_step(write: Write, *, decode: bool, prefetched: bool = True, copying: float = 5e-3) -> Overlap:
+    """A prompt, or a token behind it. All feed-forward blocks are in RAM, where each takes 4 ms, and 0.5 ms on the
+    device; those that the planner chooses are prefetched, each in `copying` seconds, beside what is computed."""
     path = write(TinyModel("llama", "Q8_0", layers=16, feed_forward=1024))
     rates = Rates(cpu_bandwidth=FFN_BYTES / 4e-3, device_bandwidth=FFN_BYTES / 0.5e-3)
     link = LinkRates(FFN_BYTES / copying, 10e-6)
@@ -124,16 +130,37 @@ def dense_prompt(write: Write, *, prefetched: bool, copying: float = 5e-3) -> Ov
     items = times.model.items
     in_ram = [item.kind in (ItemKind.FEED_FORWARD, ItemKind.EMBEDDING) for item in items]
     choice = Choice(tuple(not there for there in in_ram), ())
-    chosen = choose_prefetch(times, choice, decode=False) if prefetched else frozenset[int]()
+    chosen = choose_prefetch(times, choice, decode=decode) if prefetched else frozenset[int]()
     on_device = frozenset(item.key for item, there in zip(items, in_ram, strict=True) if not there)
-    model.place(Placement(on_device, prefetched_for_prompts=frozenset(items[index].key for index in chosen)))
-    return _prompt("prompt, dense" if prefetched else "prompt, dense, nothing prefetched", model)
+    keys = frozenset(items[index].key for index in chosen)
+    few, prompts = (keys, frozenset[str]()) if decode else (frozenset[str](), keys)
+    model.place(Placement(on_device, prefetched_for_prompts=prompts, prefetched_for_few=few))
+    name = f"{'decode' if decode else 'prompt'}, dense" + ("" if prefetched else ", nothing prefetched")
+    step = _step(name, model, decode=decode)
+    predicted = prefetched_seconds(times, choice, chosen, decode=decode)
+    return replace(step, predicted=predicted, least=_least_seconds(times, choice, decode=decode))
 
 
-def _prompt(name: str, model: HybridModel) -> Overlap:
-    model.executor.trace = []
+def _least_seconds(times: StepTimes, choice: Choice, *, decode: bool) -> float:
+    """Of a step whose blocks in RAM are all alike, over any number of them that is prefetched: what is computed and
+    carried in turn, or the link's time for weights, whichever is longer."""
+    link = times.hardware.link
+    assert link is not None
+    blocks = [i for i, item in enumerate(times.model.items) if is_prefetchable(item) and not choice.on_gpu[i]]
+    copying = times.model.items[blocks[0]].bytes / link.to_gpu
+    alone = prefetched_seconds(times, choice, frozenset(), decode=decode)
+    gained = (times.decode if decode else times.prefill).cpu[blocks[0]] + 2 * times.switch_seconds(decode=decode)
+    gained -= (times.decode if decode else times.prefill).gpu[blocks[0]]
+    return min(max(count * copying, alone - count * gained) for count in range(len(blocks) + 1))
+
+
+def _step(name: str, model: HybridModel, *, decode: bool) -> Overlap:
     state = model.new_state()
+    model.executor.trace = []
     model.extend(state, TOKENS)
+    if decode:
+        model.executor.trace = []
+        model.extend(state, TOKENS[:1])
     state.release()
     spans, seconds = model.executor.trace, model.executor.times.latest[-1].seconds
     model.close()
