@@ -4,8 +4,8 @@ A product over `tokens` rows takes the longer of reading its weights and of its 
 
     max(bytes / bandwidth, macs × tokens / rate(type, tokens))
 
-or, where reading was measured, a smooth maximum of the two for products straight from rows, and computing with what
-stalls it for those of panels. Packing the inputs, norms, rotations and activations are priced per value.
+or, on a measured CPU, a smooth maximum of the two for products straight from rows, and computing with what stalls it
+for those of panels. Packing the inputs, norms, rotations and activations are priced per value.
 """
 
 from __future__ import annotations

@@ -17,9 +17,6 @@ Points = tuple[tuple[int, float], ...]  # (tokens, value), tokens rising, values
 NORM, ROPE, GLU, ADD, PACK, SCORE = "norm", "rope", "glu", "add", "pack", "score"
 ELEMENT_KINDS = (NORM, ROPE, GLU, ADD, PACK, SCORE)
 ELEMENT_TOKENS = 16  # with which these are measured
-# Reading and computing that overlap: the longer one when they are far apart, a fifth more when they are alike, because
-# either waits for the other now and then. A smooth maximum, the norm of this order; measured on a Zen 3.
-OVERLAP_ORDER = 4
 # Whose rate a type takes where its own was not measured: by how products are made (kernels/cpu/README.md).
 NEAREST_TYPE = {
     **dict.fromkeys(("IQ4_NL", "IQ4_XS", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS"), "Q8_0"),  # 8-bit values
@@ -70,10 +67,11 @@ class DeviceProfile:
 
     `element_rates`: values per second of the element-wise work (ELEMENT_KINDS) that stands between products: PACK is
     the quantisation of a product's input, SCORE the softmax. `stalls`: of PRODUCT and ATTENTION, by tokens, how much of
-    the time of reading adds to that of computing; nothing where it is not known. With fewer tokens than the first of
-    them the two overlap. `scattered_share`: share of the bandwidth that is left when small matrices from all over
-    memory are read (experts). `bandwidth_by_threads` is empty where nothing was measured. `pace`: MAC/s of the probe's
-    reference products, by tokens, to compare moments by.
+    the time of reading adds to that of computing. `overlap`: of what does not stall, or has fewer tokens, the order of
+    the norm of both times: a smooth maximum, the longer one where they are far apart, more where they are alike, since
+    either waits for the other now and then. Where no order is known, the longer one. `scattered_share`: share of the
+    bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is empty
+    where nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to compare moments by.
     """
 
     name: str
@@ -86,16 +84,16 @@ class DeviceProfile:
     scattered_share: float = 1.0
     bandwidth_by_threads: Mapping[int, float] = field(default_factory=dict)
     stalls: Mapping[str, Points] = field(default_factory=dict)
+    overlap: Mapping[str, float] = field(default_factory=dict)
     pace: Points = ()
 
     def seconds(self, kind: str, tokens: float, reading: float, computing: float) -> float:
         """Of a PRODUCT or ATTENTION that reads and computes for so long, side by side but for what stalls."""
         points = self.stalls.get(kind)
-        if not points:
-            return max(reading, computing)
-        if tokens < points[0][0]:
-            return float((reading**OVERLAP_ORDER + computing**OVERLAP_ORDER) ** (1 / OVERLAP_ORDER))
-        return max(reading, computing + _between(points, tokens) * reading)
+        if points and tokens >= points[0][0]:
+            return max(reading, computing + _between(points, tokens) * reading)
+        order = self.overlap.get(kind)
+        return float((reading**order + computing**order) ** (1 / order)) if order else max(reading, computing)
 
     def slowed(self, factor: float) -> DeviceProfile:
         """Everything but reading takes `factor` times longer."""

@@ -113,7 +113,14 @@ def test_a_type_that_was_not_measured_takes_the_nearest_ones_rate() -> None:
 
 def _fake_measure(name: str, memory: int, threads: int, *rest: object) -> DeviceProfile:
     made = catalogue.cpu_profile(catalogue.find_cpu("5800X"), memory)
-    return replace(made, name=name, threads=threads, stalls={PRODUCT: ((4, 2.0),)}, pace=((1, 2e10), (16, 1e11)))
+    return replace(
+        made,
+        name=name,
+        threads=threads,
+        stalls={PRODUCT: ((4, 2.0),)},
+        overlap={PRODUCT: 2.0},
+        pace=((1, 2e10), (16, 1e11)),
+    )
 
 
 @pytest.fixture
@@ -205,7 +212,7 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     assert names | {"*", "attention"} == set(made.kernels.points)
     assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and min(made.element_rates.values()) > 1e6
     assert 0 < made.scattered_share <= 1 and min(rate for _, rate in made.pace) > 1e8
-    assert set(made.stalls) == {PRODUCT, ATTENTION}
+    assert set(made.stalls) == {PRODUCT} and set(made.overlap) == {PRODUCT, ATTENTION}
     assert all(share > 0 for shares in made.stalls.values() for _, share in shares)
     assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
 
@@ -287,16 +294,16 @@ def test_panels_may_be_slowed_more_than_rows() -> None:
 
 def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
     stalling = _fake_measure("x", 64 * GiB, 8)
-    assert replace(stalling, stalls={}).seconds(PRODUCT, 1, 3.0, 2.0) == 3.0
+    assert replace(stalling, stalls={}, overlap={}).seconds(PRODUCT, 1, 3.0, 2.0) == 3.0
     assert stalling.seconds(PRODUCT, 4, 1.0, 2.0) == stalling.seconds(PRODUCT, 512, 1.0, 2.0) == 4.0
     assert stalling.seconds(ATTENTION, 1, 3.0, 2.0) == 3.0
 
 
 def test_products_from_rows_take_the_longer_of_reading_and_computing_and_a_little_more_where_they_are_alike() -> None:
     device = _fake_measure("x", 64 * GiB, 8)
-    assert device.seconds(PRODUCT, 1, 3.0, 1.0) == pytest.approx(3.0, rel=0.01)
+    assert device.seconds(PRODUCT, 1, 3.0, 1.0) == pytest.approx(3.0, rel=0.06)
     assert device.seconds(PRODUCT, 1, 0.0, 2.0) == pytest.approx(2.0)
-    assert device.seconds(PRODUCT, 3, 2.0, 2.0) == pytest.approx(2.0 * 2**0.25)
+    assert device.seconds(PRODUCT, 3, 2.0, 2.0) == pytest.approx(2.0 * 2**0.5)
 
 
 @pytest.mark.parametrize(
