@@ -126,7 +126,7 @@ def _next_stride(stride: int, elapsed: float, most: int) -> int:
 def make_batch(chunks: Sequence[Chunk]) -> Batch:
     """The kernels' view of `chunks`: tokens with their positions, block tables, and the rows that want logits.
 
-    Runs between any two tokens, so it makes few arrays: lists first, each converted once.
+    Runs between any two tokens, so it makes few arrays: lists first, converted at once.
     """
     tokens: list[int] = []
     positions: list[int] = []
@@ -142,12 +142,13 @@ def make_batch(chunks: Sequence[Chunk]) -> Batch:
     by_state = [chunk.state.block_tables for chunk in chunks]
     tables = [[*table, *[0] * (widest - len(table))] for number in zip(*by_state, strict=True) for table in number]
     slots = [chunk.state.slots for chunk in chunks]
+    packed, n = np.array([*tokens, *positions, *sequences, *outputs], np.int32), len(tokens)
     return Batch(
-        np.array(tokens, np.int32),
-        np.array(positions, np.int32),
-        np.array(sequences, np.int32),
+        packed[:n],
+        packed[n : 2 * n],
+        packed[2 * n : 3 * n],
         np.array(tables, np.int32),
-        np.array(outputs, np.int32),
+        packed[3 * n :],
         np.array(slots, np.int32) if slots[0] else None,
         len(by_state[0]),
     )

@@ -107,7 +107,9 @@ class ExpertHeat:
         self._recorded_tokens = 0
         # The banks' slot tables as a step has them, beside the heat: so all its uses are looked up at once.
         self.slots: Ids = np.full(self._values.shape, -1, np.int32)
-        self._begins: dict[tuple[str, ...], Ids] = {}  # of banks: where their rows begin in the flat array
+        # Of the banks noted last: where their rows begin in the flat array. Compared, mostly with themselves, because
+        # hashing as many names costs more than counting their uses.
+        self._begins: list[tuple[tuple[str, ...], Ids]] = []
         self._noted: list[Ids] = []  # not counted yet: places in the flat array of all
         self._noted_steps = self._noted_tokens = 0
         self._hits = self._uses = 0
@@ -137,10 +139,11 @@ class ExpertHeat:
         """The experts that a step used; its arrays are free again."""
         if not uses:
             return
-        for part in uses:
-            if part.banks not in self._begins:
-                self._begins[part.banks] = self._values.shape[1] * self._numbers(part.banks)[:, None, None]
-            self._noted.append((part.ids + self._begins[part.banks]).ravel())
+        if [part.banks for part in uses] != [banks for banks, _ in self._begins]:
+            width = self._values.shape[1]
+            self._begins = [(part.banks, width * self._numbers(part.banks)[:, None, None]) for part in uses]
+        for part, (_, begins) in zip(uses, self._begins, strict=True):
+            self._noted.append((part.ids + begins).ravel())
         self._noted_steps += 1
         self._noted_tokens += uses[0].ids.shape[1]
         if self._noted_steps >= _COUNTED_AT_ONCE:
@@ -218,6 +221,10 @@ class ExpertHeat:
 
 def _coldest(table: SlotTable, heat: Heat) -> tuple[int, float]:
     """The slot to give up, and how much its expert was used; an empty one first."""
-    values = np.where(table.experts >= 0, heat[np.maximum(table.experts, 0)], -1.0)
+    experts = table.experts
+    empty = int(experts.argmin())
+    if experts[empty] < 0:
+        return empty, 0.0
+    values = heat.take(experts)
     slot = int(values.argmin())
     return slot, max(0.0, float(values[slot]))

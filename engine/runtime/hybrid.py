@@ -200,9 +200,7 @@ class HybridExecutor:
     def _note_graph(self, graph: StepGraph, launch: Launch) -> None:
         """What tasks would have told of a step that ran as a whole."""
         self.promoter.note_all(graph.uses)
-        to_device, to_host = graph.copied
-        self.residency.traffic.count(to_device)
-        self.residency.traffic.count(to_host, to_device=False)
+        self.residency.traffic.count_both(*graph.copied)
         launch.busy.update(graph.busy)
         if launch.spans is not None:
             launch.spans += graph.spans()

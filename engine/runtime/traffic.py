@@ -19,3 +19,8 @@ class Traffic:
                 self.to_device += size
             else:
                 self.to_host += size
+
+    def count_both(self, to_device: int, to_host: int) -> None:
+        with self._lock:
+            self.to_device += to_device
+            self.to_host += to_host

@@ -62,6 +62,9 @@ class CountingMemory:
     def set(self, address: int, array: Array) -> None:
         """Nothing is there."""
 
+    def send(self, address: int, array: Array) -> None:
+        """Nothing is there."""
+
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         raise NotImplementedError("nothing was computed")
 

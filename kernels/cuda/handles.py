@@ -66,7 +66,8 @@ class Bank:
     weights: tuple[int, ...]  # gate, up, down, and behind them their biases where there are any
     mask: int | None
     tables: int | None = None  # one after another, in the order of the weights
-    extents: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # addresses and matrix sizes, a row per weight
+    addresses: NDArray[np.int64] | None = None  # of all matrices, a row per weight; behind them 0, for place -1
+    sent: NDArray[np.int64] | None = None  # what was sent to the tables last: held until it is there
 
 
 @dataclass
@@ -85,6 +86,7 @@ class Handles:
     _kv_layers: list[KvLayer] = field(default_factory=list)
     _state_layers: list[StateLayer] = field(default_factory=list)
     _places: list[NDArray[np.int32]] = field(default_factory=list)
+    _placed: list[list[Bank]] = field(default_factory=list)  # by mask: whose experts it tells of
     _banks: list[Bank] = field(default_factory=list)
     _stale: set[Bank] = field(default_factory=set)  # their pointer tables are to be written anew
     _is_dry: bool = False  # nothing has to be bound
@@ -108,7 +110,7 @@ class Handles:
         weight.address, weight.owner = address, owner
         for bank in self._banks:
             if handle in bank.weights:
-                bank.extents = None
+                bank.addresses = None
                 self._stale.add(bank)
 
     def kv_layer(
@@ -151,6 +153,7 @@ class Handles:
     def expert_mask(self, experts: int) -> int:
         """Which of `experts` are here, and where: at first, each in the place of its number."""
         self._places.append(np.arange(experts, dtype=np.int32))
+        self._placed.append([])
         return len(self._places) - 1
 
     def set_expert_mask(self, handle: int, present: NDArray[np.bool_]) -> None:
@@ -160,7 +163,7 @@ class Handles:
         """Expert e is the matrix number places[e] of its stacks; -1: not here. In force from the next run, or after
         `refresh`."""
         self._places[handle] = np.array(places, np.int32)
-        self._stale.update(bank for bank in self._banks if bank.mask == handle)
+        self._stale.update(self._placed[handle])
 
     def _bound(self, handle: int) -> Weight:
         weight = self._weights[handle]
@@ -175,7 +178,8 @@ class Handles:
             bank.tables = self.memory.allocate(len(weights) * 8 * count)
             self._stale.add(bank)
         if bank in self._stale:
-            self._write_tables(bank, bank.tables)
+            self.memory.set(bank.tables, self._pointers(bank))
+            self._stale.discard(bank)
         at = [*range(bank.tables, bank.tables + len(weights) * 8 * count, 8 * count)]
         biases = at[3:] or (0, 0, 0)
         gate, up, down = (
@@ -184,16 +188,16 @@ class Handles:
         )
         return gate, up, down
 
-    def _write_tables(self, bank: Bank, address: int) -> None:
-        """Runs between two tokens wherever an expert came or went: few array operations, on what is known already."""
-        if bank.extents is None:
+    def _pointers(self, bank: Bank) -> NDArray[np.int64]:
+        """What its tables are to hold [weights, experts]. Asked for between two tokens wherever an expert came or went,
+        so it is one array operation on what is known already."""
+        if bank.addresses is None:
             weights = [self._bound(handle) for handle in bank.weights]
             begins, sizes = [w.address for w in weights], [w.matrix_bytes for w in weights]
-            bank.extents = np.array(begins, np.int64)[:, None], np.array(sizes, np.int64)[:, None]
-        begins_of, sizes_of = bank.extents
+            count = weights[0].count if bank.mask is None else max(weights[0].count, len(self._places[bank.mask]))
+            numbers = np.arange(count + 1, dtype=np.int64)
+            bank.addresses = np.array(begins, np.int64)[:, None] + np.array(sizes, np.int64)[:, None] * numbers
+            bank.addresses[:, -1] = 0
         if bank.mask is None:
-            places = np.arange(self._weights[bank.weights[0]].count, dtype=np.int32)
-        else:
-            places = self._places[bank.mask]
-        self.memory.set(address, np.where(places >= 0, begins_of + sizes_of * places, 0))
-        self._stale.discard(bank)
+            return bank.addresses[:, :-1]
+        return bank.addresses.take(self._places[bank.mask], axis=1)

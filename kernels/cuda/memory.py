@@ -30,6 +30,11 @@ class Memory(Protocol):
 
     def set(self, address: int, array: Array) -> None: ...
 
+    def send(self, address: int, array: Array) -> None:
+        """As `set`, in order with the launches before and after it, and not waited for: until then the array, which is
+        contiguous, stays as it is."""
+        ...
+
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         """A copy of what is there."""
         ...
@@ -68,6 +73,9 @@ class HostMemory:
         memory = self._arrays[address]
         begin = address - memory.ctypes.data
         memory[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+    def send(self, address: int, array: Array) -> None:
+        self.set(address, array)
 
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         memory = self._arrays[address]
@@ -108,7 +116,7 @@ class DeviceRows:
 
 class DriverMemory:
     """For DriverKernels. Copies are made on `stream`, so that they come between the launches before and after them, and
-    are done when a call returns; not for use while that stream is captured."""
+    those of `set` and `get` are done when a call returns; not for use while that stream is captured."""
 
     def __init__(self, driver: Driver, stream: int = 0) -> None:
         self._driver, self._stream = driver, stream
@@ -128,6 +136,9 @@ class DriverMemory:
     def set(self, address: int, array: Array) -> None:
         array = np.ascontiguousarray(array)
         self._copy(address, array.ctypes.data, array.nbytes)
+
+    def send(self, address: int, array: Array) -> None:
+        self.move(address, array.ctypes.data, array.nbytes)
 
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         array: Array = np.empty(shape, dtype)

@@ -78,10 +78,13 @@ class CudaProgram(Recorder):
         return [value.address for value in self._values]
 
     def refresh(self) -> None:
-        """Pointer tables as they are to be for what is launched next."""
+        """Pointer tables as they are to be for what is launched next. Waits for nothing: the next refresh has to come
+        behind a wait for those launches."""
         for bank in tuple(self._stale):
             if bank.tables is not None:
-                self._write_tables(bank, bank.tables)
+                bank.sent = self._pointers(bank)
+                self.memory.send(bank.tables, bank.sent)
+                self._stale.discard(bank)
 
     def forget_run(self) -> None:
         if self._run is not None:

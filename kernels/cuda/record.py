@@ -194,6 +194,8 @@ class Recorder(Handles):
     ) -> None:
         outputs, top_k, kind = self._follow(x, out), self._values[ids].width, _ACTIVATIONS[activation]
         bank = Bank((gate, up, down, *biases), mask)
+        if mask is not None:
+            self._placed[mask].append(bank)
         self._banks.append(bank)
         self._stale.add(bank)
 

@@ -67,6 +67,8 @@ class StepGraph:
         words, batch_words = self._host.bytes.view(np.int32), self._run.block_bytes // 4
         self._block = self._run.host_block(words[:batch_words])
         self.uses = self._ids.uses(words[batch_words:])  # of the last step, where it leaves them
+        self._logits = cast(CudaStaging | None, graphs.schedule.logits)
+        self._logits_rows = self._logits.host_rows(tokens) if self._logits is not None else None
         self.copied = self._count_copies()  # bytes that a step copies to the card, and from it
         self._sources: dict[tuple[int, int], int] = {}  # work and place in its views → where rows are on the card
         on_cpu = (work for work in graphs.works if not work.segment.on_device)
@@ -110,9 +112,8 @@ class StepGraph:
             raise EngineError(f"The processor's share of a step failed: {self._step.error}.")
         if self._is_timed:
             self._read_times()
-        if self._schedule.logits is not None:
-            logits = cast(CudaStaging, self._schedule.logits)
-            logits.rows = logits.host_rows(self._tokens)
+        if self._logits is not None:
+            self._logits.rows = self._logits_rows
 
     @property
     def busy(self) -> Mapping[str, float]:
