@@ -343,6 +343,59 @@ def test_a_launch_that_fails_leaves_no_flag_behind(
     assert charged() == 0
 
 
+def test_a_refusal_that_passes_is_forgotten(
+    model: HybridModel, shape: TinyModel, reference: Logits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver refuses one launch: some steps run task by task, then graphs are made and replayed again."""
+    monkeypatch.setattr("engine.runtime.devices.cuda.graphs._RETRY_AFTER", 3)
+    real, refusals = Driver.call, [True]
+
+    def refuse(self: Driver, function: str, *args: object) -> None:
+        if function == "cuGraphLaunch" and refusals:
+            refusals.pop()
+            raise LaunchError("not now")
+        real(self, function, *args)
+
+    monkeypatch.setattr(Driver, "call", refuse)
+    state = model.new_state()
+    model.extend(state, TOKENS[:PROMPT])
+
+    def step() -> None:
+        state.truncate(PROMPT)
+        rows = model.extend(state, TOKENS[PROMPT : PROMPT + 1])
+        assert near(rows, reference[PROMPT : PROMPT + 1], shape)
+
+    steps = [counted("cuGraphLaunch", step) for _ in range(8)]
+    assert not refusals
+    # put directly; refused; two task by task; put directly; captured and replayed from then on
+    assert steps == [0, 0, 0, 0, 0, 1, 1, 1]
+    state.release()
+
+
+def test_a_changed_table_is_not_waited_for(tiny_models: Write, tmp_path: Path) -> None:
+    """A replayed step waits once, for its end, whether or not experts have moved; and what they moved to is read."""
+    set_card()
+    model = HybridModel(tiny_models(MODELS["experts"]), context=64, device=open_card(tmp_path))
+    model.place(mixed(model))
+    model.executor.promoter.is_enabled = False
+    state = model.new_state()
+    model.extend(state, TOKENS[:PROMPT])
+
+    def step() -> Logits:
+        state.truncate(PROMPT)
+        return model.extend(state, TOKENS[PROMPT : PROMPT + 1]).copy()
+
+    before = [step() for _ in range(3)][-1]
+    plain = counted("cuStreamSynchronize", step)
+    for bank in model.executor.residency.banks:
+        program = model.executor._sides[True].program
+        model.device.set_table(program, bank, model.executor.residency.banks[bank].table.slots)
+    assert counted("cuStreamSynchronize", step) == plain == 1
+    assert np.array_equal(step(), before)
+    state.release()
+    model.close()
+
+
 def test_prefetched_weights_are_part_of_the_graph(
     tiny_models: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from kernels.cuda.operands import MATVEC_MOST, partitions_for
 
 MOST_TOKENS = MATVEC_MOST  # of a step: beyond, launches take longer than putting them on a stream
 MOST_GRAPHS = 4  # per placement; the one that was made first goes
+_RETRY_AFTER = 256  # steps: what the driver refused, it may give again once another program has left
 
 
 class Graphs:
@@ -44,12 +45,16 @@ class Graphs:
         self.works = list(segments_of(schedule))
         self.stagings = [cast(CudaStaging, staging) for staging in stagings_of(schedule)]
         self.is_refused = by_flags and bool(schedule.streams[WEIGHTS])  # buffers are filled by host functions
+        self._retry_in = 0  # steps, where what was refused may be tried again
         self._graphs: dict[tuple[int, int], tuple[StepGraph, tuple[object, ...]]] = {}
 
     def step(self, batch: Batch, *, is_traced: bool = False) -> StepGraph | None:
         """The graph that ran the step; None where none can: too many tokens, rows without an output, or a driver that
-        pins no memory or captures nothing."""
+        pins no memory or captures nothing. A launch or memory that was refused is tried again after some steps."""
         tokens = len(batch)
+        if self._retry_in:
+            self._retry_in -= 1
+            self.is_refused = self._retry_in > 0
         if self.is_refused or tokens > MOST_TOKENS or len(batch.outputs) != tokens:
             return None
         partitions = _bucket(partitions_for(int(batch.positions.max())))
@@ -60,7 +65,7 @@ class Graphs:
             return graph
         except (LaunchError, DeviceMemoryError):
             self.close()
-            self.is_refused = True
+            self.is_refused, self._retry_in = True, _RETRY_AFTER
             return None
 
     def _graph(self, tokens: int, partitions: int) -> StepGraph | None:
