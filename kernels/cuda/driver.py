@@ -44,7 +44,9 @@ class Driver:
     def call(self, function: str, *args: object) -> None:
         """A function of the driver's, checked. Integers are passed 64 bits wide: addresses, sizes and handles are."""
         wide = [ctypes.c_uint64(arg) if isinstance(arg, int) else arg for arg in args]
-        self.check(getattr(self.library, function)(*wide), function)
+        code = getattr(self.library, function)(*wide)
+        if code:
+            self.check(code, function)
 
     def make(self, function: str, *args: object) -> int:
         """What such a function writes through its first parameter: an address or a handle."""

@@ -55,7 +55,7 @@ class Card:
         self._context = 0
 
     def call(self, function: str, *args: object) -> None:
-        self.enter()
+        self.driver.enter(self._context, self._generation)
         self.driver.call(function, *args)
 
     def make(self, function: str, *args: object) -> int:
