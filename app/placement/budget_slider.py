@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
+    QFocusEvent,
+    QKeyEvent,
     QMouseEvent,
     QPainter,
     QPainterPath,
@@ -131,7 +133,7 @@ class BudgetSlider(QAbstractSlider):
         """From two pictures: antialiased areas of that size cost milliseconds, and a drag paints them all the time."""
         key = (self.width(), self._theme.name, self.devicePixelRatioF())
         if self._pictures is None or self._pictures[0] != key:
-            self._pictures = key, self._area(28), self._area(80)
+            self._pictures = key, *self._areas()
         _, whole, reached = self._pictures
         painter.drawPixmap(0, 0, whole)
         painter.save()
@@ -139,8 +141,8 @@ class BudgetSlider(QAbstractSlider):
         painter.drawPixmap(0, 0, reached)
         painter.restore()
 
-    def _area(self, alpha: int) -> QPixmap:
-        """The curve and what is below it."""
+    def _areas(self) -> tuple[QPixmap, QPixmap]:
+        """The curve and what is below it, lightly and more strongly filled."""
         scale = self.devicePixelRatioF()
         pixmap = QPixmap(QSize(self.width(), self._base) * scale)
         pixmap.setDevicePixelRatio(scale)
@@ -151,12 +153,18 @@ class BudgetSlider(QAbstractSlider):
         path = QPainterPath()
         path.addPolygon(QPolygonF([QPointF(line[0].x(), self._base), *line, QPointF(line[-1].x(), self._base)]))
         color = self._theme.color("place_gpu")
-        color.setAlpha(alpha)
-        painter.fillPath(path, color)
-        painter.setPen(QPen(self._theme.color("place_gpu"), 1.8))
+        painter.setPen(QPen(color, 1.8))
         painter.drawPolyline(line)
+        color.setAlpha(28)
+        painter.fillPath(path, color)
         painter.end()
-        return pixmap
+        reached = QPixmap(pixmap)
+        painter = QPainter(reached)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        color.setAlpha(58)  # over the 28 before, 80 of 255
+        painter.fillPath(path, color)
+        painter.end()
+        return pixmap, reached
 
     def _paint_track(self, painter: QPainter) -> None:
         theme, y = self._theme, self._base + 8
@@ -259,17 +267,17 @@ class BudgetSlider(QAbstractSlider):
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()  # the page scrolls; a budget is not changed by accident
 
-    def keyReleaseEvent(self, event) -> None:
+    def keyReleaseEvent(self, event: QKeyEvent) -> None:
         super().keyReleaseEvent(event)
         keys = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Home, Qt.Key.Key_End)
         if not event.isAutoRepeat() and event.key() in (*keys, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown):
             self.settled.emit(self.value())
 
-    def focusInEvent(self, event) -> None:
+    def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
         self.update()
 
-    def focusOutEvent(self, event) -> None:
+    def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
         self.update()
 

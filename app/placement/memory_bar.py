@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QBrush, QColor, QHelpEvent, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtGui import QBrush, QColor, QHelpEvent, QPainter, QPainterPath, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.placement.memory_parts import Bar, Part, Purpose
@@ -26,6 +26,7 @@ class MemoryBar(QWidget):
         self._theme, self._name, self._hue = theme, name, hue
         self._bar = Bar(0)
         self._missing = ""
+        self._picture: tuple[tuple[QSize, str, float], QPixmap] | None = None
         self.setFixedHeight(TITLE + PLANNED + GAP + LEGEND)
         theme.changed.connect(self.update)
 
@@ -33,7 +34,7 @@ class MemoryBar(QWidget):
         """`missing`: why nothing is measured."""
         if (bar, missing) == (self._bar, self._missing):
             return
-        self._bar, self._missing = bar, missing
+        self._bar, self._missing, self._picture = bar, missing, None
         self.setFixedHeight(TITLE + PLANNED + GAP + (NOW + GAP if bar.now else 0) + LEGEND)
         self.setAccessibleName(f"{self._name}: {gib(bar.total)}")
         self.setAccessibleDescription(
@@ -64,7 +65,20 @@ class MemoryBar(QWidget):
         return _mixed(dark, base, 0.45) if shade == 1.0 else _mixed(base, card, shade)
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        """From a picture: its patterns and rounded ends cost 2 ms, and whatever moves on the page paints it again."""
+        key = (self.size(), self._theme.name, self.devicePixelRatioF())
+        if self._picture is None or self._picture[0] != key:
+            self._picture = key, self._drawn()
         painter = QPainter(self)
+        painter.drawPixmap(0, 0, self._picture[1])
+        painter.end()
+
+    def _drawn(self) -> QPixmap:
+        scale = self.devicePixelRatioF()
+        pixmap = QPixmap(self.size() * scale)
+        pixmap.setDevicePixelRatio(scale)
+        pixmap.fill(self._theme.color("card"))
+        painter = QPainter(pixmap)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._paint_title(painter)
         self._paint_row(painter, self._bar.planned, TITLE, PLANNED, labels=True)
@@ -72,6 +86,7 @@ class MemoryBar(QWidget):
             self._paint_row(painter, self._bar.now, TITLE + PLANNED + GAP, NOW, labels=False)
         self._paint_legend(painter)
         painter.end()
+        return pixmap
 
     def _paint_title(self, painter: QPainter) -> None:
         theme, bar = self._theme, self._bar

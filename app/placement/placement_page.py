@@ -78,31 +78,32 @@ class PlacementPage(QScrollArea):
         self._seen: LiveCells | None = None
         self._levels: Levels | None = None  # of what was seen
         self._on_disk: frozenset[tuple[str, int]] = frozenset()  # as the map shows it
-        self.title = QLabel(tr("Memory"), self)
+        # In its place while it is empty, its parts made in it: a widget that gets another parent is styled once more.
+        self.body = body = QWidget(self.viewport())
+        self.setWidget(body)
+        self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self.title = QLabel(tr("Memory"), body)
         self.title.setObjectName("pageTitle")
-        self.subtitle = MeasureLine(controller.own_machine, self)
-        self.simulated = QLabel(tr("simulated"), self)
+        self.subtitle = MeasureLine(controller.own_machine, body)
+        self.simulated = QLabel(tr("simulated"), body)
         self.simulated.setObjectName("pill")
         self.simulated.setProperty("mood", "fair")
-        self.machine_label = QLabel(tr("Show it on"), self)
-        self.machine = QComboBox(self)
+        self.machine_label = QLabel(tr("Show it on"), body)
+        self.machine = QComboBox(body)
         self.machine.setAccessibleName(tr("Show this model on"))
         self.machine.setMinimumWidth(110)  # its words are cut before the page grows too wide
         self.machine.addItem(tr("This machine"), THIS_MACHINE)
         for gpu in catalogue.gpus():
             self.machine.addItem(gpu.name, gpu.name)
-        self.notice = Notice(self)
-        self.empty = EmptyState(theme, self, icon="memory")
-        self.spill = ProblemStack(problems, theme, self, only=SPILL)
-        self.strip = MigrationStrip(self)
-        self.budget = BudgetCard(theme, self)
-        self.gpu_bar = MemoryBar(theme, tr("GPU memory"), "gpu", self)
-        self.ram_bar = MemoryBar(theme, tr("RAM"), "ram", self)
-        self.map = MapCard(theme, self)
-        self.timeline = TimelineCard(theme, controller.background, self)
-        self.body = QWidget(self)
-        self.export = ExportButton(self.body, self.map, self.timeline, self._name, controller.background, self)
-        self.traces = TracesCard(theme, telemetry, self)
+        self.notice = Notice(body)
+        self.empty = EmptyState(theme, body, icon="memory")
+        self.spill = ProblemStack(problems, theme, body, only=SPILL)
+        self.strip = MigrationStrip(body)
+        self.budget = BudgetCard(theme, body)
+        self.map = MapCard(theme, body)
+        self.timeline = TimelineCard(theme, controller.background, body)
+        self.export = ExportButton(self.body, self.map, self.timeline, self._name, controller.background, body)
+        self.traces = TracesCard(theme, telemetry, body)
         self._cards = (self.budget, self._bars(), self.map, self.timeline, self.traces)
         self._bars_due = QTimer(self)  # of a preview: in another frame than the map
         self._bars_due.setSingleShot(True)
@@ -121,8 +122,10 @@ class PlacementPage(QScrollArea):
             self._show_missing(planning() if controller.wish is not None else "")
 
     def _bars(self) -> QFrame:
-        card = QFrame(self)
+        card = QFrame(self.body)
         card.setObjectName("card")
+        self.gpu_bar = MemoryBar(self._theme, tr("GPU memory"), "gpu", card)
+        self.ram_bar = MemoryBar(self._theme, tr("RAM"), "ram", card)
         layout = QVBoxLayout(card)
         layout.setContentsMargins(20, 16, 20, 12)
         layout.setSpacing(12)
@@ -154,8 +157,6 @@ class PlacementPage(QScrollArea):
             layout.addWidget(card)
         layout.addWidget(self.empty, 1)
         layout.addStretch(0)
-        self.setWidget(body)
-        self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
 
     def _connect(self) -> None:
         controller = self._controller
@@ -194,7 +195,7 @@ class PlacementPage(QScrollArea):
     # --- what is shown ----------------------------------------------------------------------------------------
 
     def _show_missing(self, reason: str) -> None:
-        self._reveal.stop()
+        self._end_reveal()
         for card in self._cards:
             card.hide()
         for part in (self.simulated, self.subtitle, self.machine, self.machine_label, self.export):
@@ -219,6 +220,8 @@ class PlacementPage(QScrollArea):
         self.empty.hide()
         for part in (self.machine, self.export):
             part.show()
+        # From the first card on: a bar that came with the last would narrow the page, and all of it be laid out anew.
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
         self._reveal.start(0)
         self.machine_label.setVisible(self.viewport().width() >= NARROW)
         if self._cells is not answer.cells:
@@ -238,8 +241,12 @@ class PlacementPage(QScrollArea):
         if hidden:
             hidden[0].show()
         else:
-            self._reveal.stop()
+            self._end_reveal()
             self._show_now()  # the bars, whatever came meanwhile
+
+    def _end_reveal(self) -> None:
+        self._reveal.stop()
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
 
     def _name(self) -> str:
         """Of the model."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from PySide6.QtCore import QByteArray, QRectF, QSize, Qt
+from PySide6.QtCore import QByteArray, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QIcon, QIconEngine, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
@@ -25,7 +25,7 @@ class _LineIcon(QIconEngine):
         self._renderer = QSvgRenderer(QByteArray(_source(name).replace("currentColor", color).encode()))
         self._pixmaps: dict[tuple[int, int, bool], QPixmap] = {}
 
-    def paint(self, painter: QPainter, rect, mode: QIcon.Mode, state: QIcon.State) -> None:
+    def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:
         painter.setOpacity(0.4 if mode == QIcon.Mode.Disabled else 1.0)
         self._renderer.render(painter, QRectF(rect))
 

@@ -12,12 +12,14 @@ from PySide6.QtWidgets import QApplication
 from app.assets import FONTS, ICONS, STYLESHEET
 from app.settings.values import Settings
 from app.theme.icons import icon
+from app.theme.restyling import Restyling
 from app.theme.tokens import CHINESE, MONO, RADII, SANS, SPACING, THEMES, Colors, TypeScale
 from app.translation import chosen_language
 
 
 class Theme(QObject):
-    """Current tokens. `changed` is emitted after palette and stylesheet are in place."""
+    """Current tokens. `changed` is emitted after palette and stylesheet are in place; an open window follows some turns
+    of the event loop later."""
 
     changed = Signal()
 
@@ -25,6 +27,7 @@ class Theme(QObject):
         super().__init__(application)
         self._application = application
         self._settings = settings
+        self._restyling = Restyling(application)
         self.name = "light"
         self.colors: Colors = THEMES["light"]
         self.type = TypeScale()
@@ -47,7 +50,7 @@ class Theme(QObject):
         application = self._application
         application.setFont(self.font(self.type.control))
         application.setPalette(_palette(self.colors))
-        application.setStyleSheet(stylesheet(self.colors))
+        self._restyling.start(stylesheet(self.colors))
         self.changed.emit()
 
     def icon(self, name: str, color: str = "muted") -> QIcon:

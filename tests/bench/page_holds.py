@@ -13,11 +13,13 @@ import argparse
 import cProfile
 import os
 import pstats
+import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPoint, Qt
@@ -33,6 +35,7 @@ from app.placement import machines
 from app.placement.placement_page import PlacementPage
 from engine.messages import (
     ErrorInfo,
+    Event,
     MigrationProgress,
     ModelLoaded,
     ModelUnloaded,
@@ -63,12 +66,12 @@ LIMIT = 16e-3  # seconds
 class Bench:
     """One window with a scripted engine, whose models run on a card or are shown on one."""
 
-    def __init__(self, application: QApplication, profiled: str) -> None:
-        self.application, self.profiled = application, profiled
-        folder = DataFolder(Path(tempfile.mkdtemp(prefix="tessera-bench-")))
+    def __init__(self, application: QApplication, profiled: str, scratch: Path) -> None:
+        self.application, self.profiled, self.scratch = application, profiled, scratch
+        folder = DataFolder(scratch / "data")
         self.engine: ScriptedEngine | None = None
 
-        def factory(on_event):
+        def factory(on_event: Callable[[Event], None]) -> ScriptedEngine:
             self.engine = ScriptedEngine(on_event)
             return self.engine
 
@@ -76,7 +79,8 @@ class Bench:
         self.placement = self.context.placement
         self.placement.read_shape = lambda _path: self.shape
         self.placement.read_machine = lambda: (self.hardware, True)
-        machines.with_device = lambda own, _choice: own  # there need be no card here
+        # There need be no card here.
+        machines.with_device = lambda own, choice: own  # type: ignore[attr-defined]
         self.holds: list[float] = []
         self.profile: cProfile.Profile | None = None
         self.over: list[str] = []
@@ -173,7 +177,7 @@ class Bench:
 
     def drags(self) -> list[Callable[[], None]]:
         slider = self.page.budget.slider
-        return [lambda move=move: slider.setValue((4096 + 913 * move) % slider.maximum()) for move in range(20)]
+        return [partial(slider.setValue, (4096 + 913 * move) % slider.maximum()) for move in range(20)]
 
     def run(self, name: str) -> None:
         self.name, self.shape = name, published_shape(SHAPES[name])
@@ -185,11 +189,11 @@ class Bench:
         self.measure("changing the model, simulated", lambda: self.load(""), until=self.is_planned)
         self.measure("dragging, simulated", *self.drags(), until=self.is_planned)
         cards = ("RTX 4090", "RTX 3060", "RTX 5090")
-        self.measure("another card", *[lambda c=c: self.placement.set_machine(c) for c in cards], until=self.is_planned)
+        self.measure("another card", *[partial(self.placement.set_machine, c) for c in cards], until=self.is_planned)
         self.context.settings.set("shown_machine", "")
         self.measure("changing the model, live", lambda: self.load("cuda"), until=self.is_planned)
         self.measure("dragging, live with a ghost", *self.drags(), until=self.is_planned)
-        self.measure("its residency told", *[lambda n=n: self.tell(hit_rate=n / 9) for n in range(REPEAT)])
+        self.measure("its residency told", *[partial(self.tell, hit_rate=n / 9) for n in range(REPEAT)])
         self.measure("a probe's reading", *[self.look] * REPEAT)
         self.change_budgets()
         self.views()
@@ -206,7 +210,7 @@ class Bench:
         emit, half = self.engine.emit, self.told.budget_bytes // 2
         self.measure(
             "a migration's step",
-            *[lambda n=n: emit(MigrationProgress(half, n * GiB, 9 * GiB, 214)) for n in range(REPEAT)],
+            *[partial(emit, MigrationProgress(half, n * GiB, 9 * GiB, 214)) for n in range(REPEAT)],
         )
         changed = residency_of(self.shape, self.hardware, half, seed=1)
         self.measure("a budget applied", lambda: emit(PlacementChanged(changed, 1.0)), until=self.is_planned)
@@ -219,7 +223,7 @@ class Bench:
         self.measure("trying less", self.page.strip.button.click, until=self.is_planned)
         self.measure(
             "another context",
-            *[lambda n=n: self.page.budget.context.setValue(n) for n in (8192, 4096)],
+            *[partial(self.page.budget.context.setValue, n) for n in (8192, 4096)],
             until=self.is_planned,
         )
 
@@ -227,15 +231,15 @@ class Bench:
         page, view = self.page, self.page.map.view
         cells = list(view._cells.tensors.values())[:8] if view._cells is not None else []
         points = [view.cell_box(cell.row, cell.column).center().toPoint() for cell in cells]
-        self.measure("pointing at cells", *[lambda p=p: QTest.mouseMove(view.viewport(), p) for p in points])
+        self.measure("pointing at cells", *[partial(QTest.mouseMove, view.viewport(), p) for p in points])
         right = QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_Right, Qt.KeyboardModifier.NoModifier)
         self.measure("arrow keys", *[lambda: QApplication.sendEvent(view, right)] * REPEAT)
-        self.measure("zooming", *[lambda step=step: view.zoom_by(step) for step in (1, 1, 1, 1, 1, -1, -1, -1, -1, -1)])
+        self.measure("zooming", *[partial(view.zoom_by, step) for step in (1, 1, 1, 1, 1, -1, -1, -1, -1, -1)])
         item = cells[1] if len(cells) > 1 else None
         assert item is not None
         pins = (True, False, None)
         self.measure(
-            "pinning", *[lambda to=to: self.placement.set_pin(item.item, -1, to) for to in pins], until=self.is_planned
+            "pinning", *[partial(self.placement.set_pin, item.item, -1, to) for to in pins], until=self.is_planned
         )
         at = view.viewport().mapToGlobal(QPoint(60, 60))
         self.measure("a cell's menu", lambda: page.map._open_menu(item, at))
@@ -266,21 +270,25 @@ class Bench:
     def window_changes(self) -> None:
         window = self.context.window
         self.measure(
-            "the chat shown, and the page again", *[lambda p=p: window.show_page(p) for p in ("chat", "memory")] * 2
+            "the chat shown, and the page again", *[partial(window.show_page, p) for p in ("chat", "memory")] * 2
         )
         sizes = [(1000, 800), (1300, 900), (640, 700), (1120, 900)]
-        self.measure("the window resized", *[lambda s=s: window.resize(*s) for s in sizes])
+        self.measure("the window resized", *[partial(window.resize, *s) for s in sizes])
         themes = ("dark", "light")
-        self.measure("another theme", *[lambda t=t: self.context.settings.set("theme", t) for t in themes])
+        self.measure("another theme", *[partial(self.context.settings.set, "theme", t) for t in themes])
         assert self.engine is not None
         emit = self.engine.emit
         self.measure("the model unloaded", lambda: emit(ModelUnloaded("")))
         self.measure("and loaded again", lambda: self.load("cuda"), until=self.is_planned)
 
     def export(self) -> None:
-        folder, written = Path(tempfile.mkdtemp(prefix="tessera-bench-")), []
-        button = self.page.export
-        button.written.connect(lambda: written.append(1))
+        folder, button = self.scratch, self.page.export
+        written: list[int] = []
+
+        def count() -> None:
+            written.append(1)
+
+        button.written.connect(count)
         for what, kind in (
             ("table", "csv"),
             ("page", "png"),
@@ -288,12 +296,13 @@ class Bench:
             ("timeline", "json"),
             ("timeline", "png"),
         ):
-            count = len(written)
+            before = len(written)
             self.measure(
                 f"exporting the {what}, {kind}",
-                lambda what=what, kind=kind: button.export_to(folder / f"{what}.{kind}", what),
-                until=lambda count=count: len(written) > count,
+                partial(button.export_to, folder / f"{what}.{kind}", what),
+                until=lambda: len(written) > before,  # noqa: B023 - called within the turn of the loop
             )
+        button.written.disconnect(count)
 
 
 def main() -> None:
@@ -305,11 +314,15 @@ def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     os.environ["QT_SCALE_FACTOR"] = options.scale
     hold_singletons()
-    bench = Bench(QApplication([]), options.profile)
-    for name in [options.shape] if options.shape else SHAPES:
-        bench.run(name)
-    print(f"over {LIMIT * 1e3:.0f} ms: {'; '.join(bench.over) or 'nothing'}")
-    bench.context.close()
+    scratch = Path(tempfile.mkdtemp(prefix="tessera-bench-"))
+    try:
+        bench = Bench(QApplication([]), options.profile, scratch)
+        for name in [options.shape] if options.shape else SHAPES:
+            bench.run(name)
+        print(f"over {LIMIT * 1e3:.0f} ms: {'; '.join(bench.over) or 'nothing'}")
+        bench.context.close()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

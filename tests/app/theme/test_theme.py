@@ -1,4 +1,4 @@
-"""Contrast, completeness of the stylesheet, icons."""
+"""Contrast, completeness of the stylesheet, icons, and how another theme comes onto an open window."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QApplication
+import shiboken6
+from PySide6.QtCore import QEvent, QObject, QSize
+from PySide6.QtWidgets import QApplication, QFrame, QLabel, QVBoxLayout, QWidget
 
 from app.assets import ICONS
 from app.settings.values import Settings
@@ -58,6 +59,54 @@ def test_the_theme_follows_the_setting_and_tells(qapp: QApplication, tmp_path):
     settings.set("theme", "light")
     assert told == ["dark", "light"]
     assert qapp.palette().window().color().name() == THEMES["light"].window
+
+
+class Watch(QObject):
+    """Counts the labels' restylings, and notes which colours they have whenever one is painted."""
+
+    def __init__(self, labels: list[QLabel]) -> None:
+        super().__init__()
+        self.labels, self.styled, self.painted = labels, [0] * len(labels), []
+        for label in labels:
+            label.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.StyleChange:
+            self.styled[self.labels.index(watched)] += 1
+        elif event.type() == QEvent.Type.Paint:
+            self.painted.append({label.palette().windowText().color().name() for label in self.labels})
+        return False
+
+
+def test_an_open_window_is_styled_in_slices_each_widget_once_and_painted_in_one(qtbot, qapp, tmp_path, monkeypatch):
+    monkeypatch.setattr("app.theme.restyling.SLICE", 0.0)  # one widget per turn
+    settings = Settings(tmp_path / "settings.json")
+    settings.set("theme", "light")
+    theme = Theme(qapp, settings)
+    theme.apply()
+    window = inner = QWidget()
+    qtbot.addWidget(window)
+    labels = []
+    for depth in range(6):  # Qt alone would style the innermost once for each of its ancestors
+        layout, inner = QVBoxLayout(inner), QFrame(inner)
+        labels.append(QLabel(f"{depth}", inner))
+        layout.addWidget(labels[-1])
+        layout.addWidget(inner)
+    watch = Watch(labels)
+    window.show()
+    qtbot.waitUntil(lambda: len(watch.painted) > 0 and not theme._restyling._timer.isActive())
+    qtbot.wait(100)  # an exposure that the system tells late paints at once
+    watch.styled, watch.painted = [0] * len(labels), []
+    gone = QLabel("gone before its turn", window)
+    settings.set("theme", "dark")
+    assert qapp.styleSheet() == stylesheet(THEMES["dark"])
+    shiboken6.delete(gone)
+    qtbot.waitUntil(lambda: {THEMES["dark"].text} in watch.painted)
+    qtbot.waitUntil(lambda: not theme._restyling._timer.isActive())
+    assert watch.styled == [1] * len(labels)
+    assert all(len(colors) == 1 for colors in watch.painted)
+    settings.set("theme", "light")
+    qtbot.waitUntil(lambda: {THEMES["light"].text} in watch.painted)
 
 
 @pytest.mark.parametrize("theme", THEMES)

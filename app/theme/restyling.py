@@ -1,0 +1,66 @@
+"""Puts another stylesheet on an open window, in slices of the event loop, and shows it at once."""
+
+from __future__ import annotations
+
+import time
+
+import shiboken6
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
+from PySide6.QtWidgets import QApplication, QWidget
+
+SLICE = 5e-3  # seconds per turn of the event loop
+
+
+class Restyling(QObject):
+    """Qt alone styles each widget once for every ancestor it has: 160 ms for the memory page. Here each is styled once,
+    those on screen first; windows stay as they were until all of theirs are done."""
+
+    def __init__(self, application: QApplication) -> None:
+        super().__init__(application)
+        self._application = application
+        self._left: list[QWidget] = []
+        self._windows: list[QWidget] = []  # whose picture waits
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._go_on)
+
+    def start(self, sheet: str) -> None:
+        """The stylesheet is in force on return: what is made from now on has it."""
+        application = self._application
+        if sheet == application.styleSheet():
+            return
+        if application.styleSheet():
+            application.style().unpolish(application)  # forgets the rules found so far, for which Qt would go round
+        application.setStyleSheet(sheet)
+        self._left = sorted(application.allWidgets(), key=QWidget.isVisible)  # taken from the end
+        for window in application.topLevelWidgets():
+            if window.isVisible() and window not in self._windows:
+                self._windows.append(window)
+                window.installEventFilter(self)
+        self._timer.start(0)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        return event.type() == QEvent.Type.UpdateRequest
+
+    def _go_on(self) -> None:
+        end = time.perf_counter() + SLICE
+        changed = QEvent(QEvent.Type.StyleChange)
+        while self._left:
+            widget = self._left.pop()
+            if shiboken6.isValid(widget):
+                if self._windows and not widget.isVisible():  # all that is on screen is done
+                    self._left.append(widget)
+                    self._show()
+                    return  # painting takes a turn of its own
+                widget.style().polish(widget)
+                QCoreApplication.sendEvent(widget, changed)
+            if time.perf_counter() >= end:
+                return
+        self._timer.stop()
+        self._show()
+
+    def _show(self) -> None:
+        for window in self._windows:
+            if shiboken6.isValid(window):
+                window.removeEventFilter(self)
+                QCoreApplication.postEvent(window, QEvent(QEvent.Type.UpdateRequest))  # the one that was kept back
+        self._windows = []
