@@ -12,6 +12,7 @@ from typing import Any
 from engine.budget_control import BudgetControl
 from engine.errors import EngineError, FormatError
 from engine.gguf import GGUFFile, QuantType
+from engine.gguf.metadata import Metadata
 from engine.heat_recorder import HeatRecorder
 from engine.memory.available import available_memory, format_bytes, require_memory
 from engine.memory.heap import release_freed_memory
@@ -41,10 +42,12 @@ from engine.runtime.loaded import SPARE_BLOCKS, LoadedModel, assemble
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
 from engine.session import Session
+from engine.text.early_tokenizer import EarlyTokenizer
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import free_vocabulary, vocabulary_loader
 from engine.text.vocabulary_check import check_vocabulary, is_checked
+from engine.text.vocabulary_excerpt import VocabularyExcerpts
 
 _DEFAULT_CONTEXT_SHARE = 0.5  # of free memory, for the cache of a context that nobody chose
 _SMALLEST_CONTEXT = 512
@@ -77,7 +80,15 @@ def load_native(
         progress(0.2, "Reading the vocabulary")
         # The vocabulary takes most of the time until the first token, and llama.cpp reads it without the interpreter's
         # lock: all else is done meanwhile.
-        read = vocabulary_loader(gguf) if is_checked(gguf) else partial(_check_and_read, gguf)
+        # Where an excerpt of it does for the beginning, nothing waits for it.
+        is_safe = is_checked(gguf)
+        excerpts = VocabularyExcerpts.of(gguf.metadata) if is_safe else None
+        excerpt = excerpts.excerpt("") if excerpts is not None else None
+        read: Callable[[], Any]
+        if excerpt is not None:
+            read = partial(_read_beside, gguf.metadata)
+        else:
+            read = vocabulary_loader(gguf.metadata) if is_safe else partial(_check_and_read, gguf)
         reading = vocabulary = reader.submit(read)
 
         def is_read() -> bool:
@@ -107,12 +118,17 @@ def load_native(
         )
         cache = PrefixCache(model.pool)
         memory = RamControl(model, cache, shape)
-        if device is None:  # else the plan comes first: much of it may go there
+        if device is None and excerpt is None:  # else the plan comes first: much of it may go there
             model.weights.populate_pages(is_read)
-        while not wait([reading], _HEARTBEAT_SECONDS).done:
-            progress(0.2, "Reading the vocabulary")
-        vocabulary = None
-        tokenizer = Tokenizer(reading.result(), gguf.path)
+        tokenizer: Tokenizer
+        if excerpts is not None and excerpt is not None:
+            vocabulary = None
+            tokenizer = EarlyTokenizer(excerpts, excerpt, reading, gguf.path)
+        else:
+            while not wait([reading], _HEARTBEAT_SECONDS).done:
+                progress(0.2, "Reading the vocabulary")
+            vocabulary = None
+            tokenizer = Tokenizer(reading.result(), gguf.path)
         if tokenizer.n_vocab > spec.vocabulary_size:
             raise FormatError(
                 f"{gguf.path.name} has {tokenizer.n_vocab} tokens, but embeddings of {spec.vocabulary_size} only."
@@ -165,7 +181,13 @@ def load_native(
 
 def _check_and_read(gguf: GGUFFile) -> Any:
     check_vocabulary(gguf)
-    return vocabulary_loader(gguf)()
+    return vocabulary_loader(gguf.metadata)()
+
+
+def _read_beside(metadata: Metadata) -> Any:
+    model = vocabulary_loader(metadata)()
+    release_freed_memory()
+    return model
 
 
 def _recorder(model: LoadedModel, shape: ModelShape, options: LoadOptions) -> HeatRecorder | None:

@@ -75,7 +75,7 @@ class StringArray(Sequence[str]):
     """Strings of an array, decoded one by one on demand. Bytes that are no UTF-8 come out as U+FFFD; see `raw`."""
 
     def __init__(self, header: memoryview, position: int, count: int) -> None:
-        self._header = header
+        self._header, self._position = header, position
         self._offsets: npt.NDArray[np.int64] = _cpu.string_offsets(header, position, count)
 
     def __len__(self) -> int:
@@ -94,10 +94,20 @@ class StringArray(Sequence[str]):
         index = range(len(self))[index]
         return bytes(self._header[self._offsets[index] : self._offsets[index + 1] - 8])
 
+    @property
+    def begins(self) -> npt.NDArray[np.int64]:
+        """Where each string's bytes begin in the header."""
+        return self._offsets[:-1]
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of each string."""
+        return np.diff(self._offsets) - 8
+
     def find(self, texts: Iterable[str]) -> dict[str, int]:
         """Where each of `texts` is first; without those that are empty or not there."""
         wanted = {text.encode(): text for text in texts if text}
-        begins, sizes = self._offsets[:-1], np.diff(self._offsets) - 8
+        begins, sizes = self.begins, self.sizes
         likely = np.flatnonzero(np.isin(sizes, [len(text) for text in wanted]))
         data = np.frombuffer(self._header, np.uint8)
         # What is left is few enough for a loop. Backwards, because numbered tokens begin alike.
@@ -110,6 +120,11 @@ class StringArray(Sequence[str]):
             if (text := wanted.get(self.raw(index))) is not None:
                 found.setdefault(text, index)
         return found
+
+    def within(self, text: bytes, *, pairs: bool = False) -> npt.NDArray[np.int64]:
+        """Which strings of two bytes or more occur in `text`; of `pairs`, those whose two words do, one after the
+        other."""
+        return _cpu.strings_within(self._header, self._position, len(self), text, pairs)
 
     def __iter__(self) -> Iterator[str]:
         bounds = self._offsets.tolist()

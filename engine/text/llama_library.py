@@ -158,17 +158,28 @@ def _route_log(module: Any) -> None:
     module.llama_log_set(_log_callback(module), ctypes.c_void_p(0))
 
 
+_silence_lock = threading.Lock()
+_silent = 0  # how many loads want it; two may be under way at once
+
+
 def silence_log() -> None:
-    """Until `restore_log`, llama.cpp logs nothing.
+    """Until as many calls of `restore_log`, llama.cpp logs nothing.
 
     A line that goes to `logging` waits for the interpreter's lock, and a load beside other work has a hundred lines.
     """
+    global _silent
     module = llama()
-    module.llama_log_set(module.llama_log_callback(_cpu.IGNORE_LOG), ctypes.c_void_p(0))
+    with _silence_lock:
+        _silent += 1
+        module.llama_log_set(module.llama_log_callback(_cpu.IGNORE_LOG), ctypes.c_void_p(0))
 
 
 def restore_log() -> None:
-    _route_log(llama())
+    global _silent
+    with _silence_lock:
+        _silent -= 1
+        if _silent == 0:
+            _route_log(llama())
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from engine.errors import TemplateError
@@ -54,7 +55,7 @@ class ChatTemplate:
     ) -> None:
         self.source = source
         self.tokens = tokens
-        self.fallback: FallbackFormat = choose_format(has_token)
+        self._has_token = has_token
         self._renderer = renderer or shared_renderer()
         self._told: set[str] = set()
 
@@ -68,6 +69,11 @@ class ChatTemplate:
         source = override if override is not None else tokenizer.metadata("tokenizer.chat_template")
         tokens = SpecialTokens(spelling(tokenizer.bos_id), spelling(tokenizer.eos_id))
         return cls(source or None, tokens, lambda text: tokenizer.id_of(text) is not None)
+
+    @cached_property
+    def fallback(self) -> FallbackFormat:
+        """Chosen when it is needed: to look for its marks takes milliseconds while the vocabulary is still read."""
+        return choose_format(self._has_token)
 
     @property
     def stop(self) -> tuple[str, ...]:

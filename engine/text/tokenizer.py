@@ -61,7 +61,7 @@ class Tokenizer:
         with GGUFFile.open(path) as gguf:
             if check:
                 check_vocabulary(gguf)
-            return cls(vocabulary_loader(gguf)(), gguf.path)  # of a split set, the file with the vocabulary
+            return cls(vocabulary_loader(gguf.metadata)(), gguf.path)  # of a split set, the file with the vocabulary
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of `text`.

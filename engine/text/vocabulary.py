@@ -26,7 +26,7 @@ from engine.text.llama_library import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from engine.gguf import GGUFFile  # the child that checks a vocabulary starts twice as fast without it
+    from engine.gguf.metadata import Metadata  # the child that checks a vocabulary starts twice as fast without it
 
 _TENSOR_COUNT = slice(8, 16)  # in a header
 _CONTROL = 3  # a token's type, as in the GGUF specification
@@ -34,7 +34,7 @@ _CONTROL = 3  # a token's type, as in the GGUF specification
 # Special tokens that llama.cpp looks for by their text, among all tokens, where no key names them: llama-vocab.cpp,
 # "auto-detect special tokens by text", of this version of llama-cpp-python. Under another version it looks for itself.
 _TABLE_VERSION = "0.3.36"
-_SOUGHT: Mapping[str, tuple[str, ...]] = {
+SOUGHT: Mapping[str, tuple[str, ...]] = {
     "eot": (
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>",
         "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>",
@@ -69,37 +69,47 @@ def load_vocabulary(path: str | Path) -> Any:
     return model or _told_why(path, params)
 
 
-def vocabulary_loader(gguf: GGUFFile) -> Callable[[], Any]:
+def vocabulary_loader(metadata: Metadata) -> Callable[[], Any]:
     """`load_vocabulary` of an open file for another thread, to be called once. What is here needs the interpreter.
 
     Each call into C waits for the interpreter's lock when it returns, up to 5 ms where the first thread is busy, so
     that the other thread makes one.
     """
-    lib, functions = llama(), gguf_functions()
-    if functions is None:
-        return lambda: load_vocabulary(gguf.path)
-    params = _parameters(_found_already(gguf) if library_version() == _TABLE_VERSION else {})
+    path = metadata.path
+    if gguf_functions() is None:
+        return lambda: load_vocabulary(path)
+    params = _parameters(_found_already(metadata) if is_table_version() else {})
     silence_log()
     try:
-        header = bytearray(gguf.header)
+        header = bytearray(metadata.header)
         header[_TENSOR_COUNT] = bytes(8)
-        content = (ctypes.c_char * len(header)).from_buffer(header)
-        metadata = functions.gguf_init_from_buffer(content, len(header), functions.Parameters(no_alloc=True))
+        parsed = _Parsed(header)
     except BaseException:
         restore_log()
         raise
-    owner = _Metadata(metadata, functions)
 
     def load() -> Any:
         try:
-            model = owner.pointer and lib.llama_model_init_from_user(
-                owner.pointer, lib.llama_model_set_tensor_data_t(0), None, params
-            )
+            model = parsed.load(params)
         finally:
             restore_log()
-        return model or _told_why(gguf.path, _parameters())
+        return model or _told_why(path, _parameters())
 
     return load
+
+
+def load_header(header: bytearray) -> Any | None:
+    """A llama_model pointer from the bytes of a header without tensors; None where llama.cpp cannot read it."""
+    silence_log()
+    try:
+        return _Parsed(header).load(_parameters())
+    finally:
+        restore_log()
+
+
+def is_table_version() -> bool:
+    """Whether what is known here of llama.cpp's vocabularies is known of the version that is installed."""
+    return library_version() == _TABLE_VERSION
 
 
 def free_vocabulary(read: Future[Any]) -> None:
@@ -108,13 +118,20 @@ def free_vocabulary(read: Future[Any]) -> None:
         llama().llama_model_free(read.result())
 
 
-class _Metadata:
+class _Parsed:
     """A gguf_context, freed with this object."""
 
-    def __init__(self, pointer: int | None, functions: Any) -> None:
-        self.pointer = pointer
-        if pointer:
-            weakref.finalize(self, functions.gguf_free, pointer)
+    def __init__(self, header: bytearray) -> None:
+        functions = gguf_functions()
+        content = (ctypes.c_char * len(header)).from_buffer(header)
+        self._pointer = functions.gguf_init_from_buffer(content, len(header), functions.Parameters(no_alloc=True))
+        if self._pointer:
+            weakref.finalize(self, functions.gguf_free, self._pointer)
+
+    def load(self, params: Any) -> Any | None:
+        lib = llama()
+        no_tensors = lib.llama_model_set_tensor_data_t(0)
+        return self._pointer and lib.llama_model_init_from_user(self._pointer, no_tensors, None, params)
 
 
 def _parameters(overrides: Mapping[str, int] | None = None) -> Any:
@@ -130,14 +147,13 @@ def _parameters(overrides: Mapping[str, int] | None = None) -> Any:
     return params
 
 
-def _found_already(gguf: GGUFFile) -> dict[str, int]:
+def _found_already(metadata: Metadata) -> dict[str, int]:
     """Values for the keys of special tokens that make llama.cpp find what it would have found, without a search.
 
     Where no token has such a text, that is the token that ends every answer: to be named once more changes nothing. One
     that is there is named if it is of the control type already, which it would be given otherwise. What is ambiguous or
     unusual is left to llama.cpp.
     """
-    metadata = gguf.metadata
     if not all(key in metadata for key in map(_key, ("tokens", "token_type", "eos_token_id"))):
         return {}
     try:
@@ -147,9 +163,9 @@ def _found_already(gguf: GGUFFile) -> dict[str, int]:
         return {}
     if end >= len(tokens) or len(types) < len(tokens):
         return {}
-    places = tokens.find([text for texts in _SOUGHT.values() for text in texts])
+    places = tokens.find([text for texts in SOUGHT.values() for text in texts])
     found: dict[str, int] = {}
-    for name, texts in _SOUGHT.items():
+    for name, texts in SOUGHT.items():
         here = [places[text] for text in texts if text in places]
         if not here:
             found[_key(f"{name}_token_id")] = end

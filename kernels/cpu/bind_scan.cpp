@@ -2,11 +2,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bindings.h"
 
@@ -69,6 +73,73 @@ Offsets string_offsets(Bytes buffer, int64_t position, int64_t count) {
   return Offsets(raw, {static_cast<size_t>(count) + 1}, owner);
 }
 
+// A text that is searched for many short strings.
+class Searched {
+ public:
+  explicit Searched(const Bytes& text)
+      : text_(reinterpret_cast<const char*>(text.data()), text.size()), before_(text.size(), -1) {
+    last_.fill(-1);
+    for (size_t at = 0; at + 4 <= text_.size(); ++at) {
+      int64_t& last = last_[bucket(text_.data() + at)];
+      before_[at] = last;
+      last = static_cast<int64_t>(at);
+    }
+  }
+
+  bool holds(std::string_view wanted) const {
+    if (wanted.size() < 4) return text_.find(wanted) != std::string_view::npos;
+    for (int64_t at = last_[bucket(wanted.data())]; at >= 0; at = before_[static_cast<size_t>(at)])
+      if (text_.substr(static_cast<size_t>(at), wanted.size()) == wanted) return true;
+    return false;
+  }
+
+ private:
+  static constexpr int kBits = 16;
+
+  // Of four bytes, since two would be the same ones in every token that begins a word.
+  static size_t bucket(const char* bytes) {
+    uint32_t four;
+    std::memcpy(&four, bytes, sizeof four);
+    return four * 2654435761u >> (32 - kBits);  // Knuth's multiplicative hash
+  }
+
+  std::string_view text_;
+  std::vector<int64_t> before_;  // of each place, the one before it in the same bucket
+  std::array<int64_t, 1 << kBits> last_;
+};
+
+// Which strings of two bytes or more occur in `text`; of `pairs`, those whose words do without the space between them.
+Offsets strings_within(Bytes buffer, int64_t position, int64_t count, Bytes text, bool pairs) {
+  check_position(buffer, position, count);
+  std::vector<int64_t> found;
+  {
+    nb::gil_scoped_release unlocked;
+    const auto searched = std::make_unique<const Searched>(text);
+    const uint8_t* data = buffer.data();
+    std::string joined;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t end = string_end(data, static_cast<int64_t>(buffer.size()), position);
+      if (end < 0) throw std::out_of_range("a string ends outside the buffer");
+      std::string_view wanted(reinterpret_cast<const char*>(data) + position + 8,
+                              static_cast<size_t>(end - position - 8));
+      position = end;
+      if (wanted.size() > text.size() + (pairs ? 1 : 0)) continue;
+      if (pairs) {
+        const size_t space = wanted.find(' ', 1);
+        if (space == std::string_view::npos) continue;
+        joined.assign(wanted.substr(0, space)).append(wanted.substr(space + 1));
+        wanted = joined;
+      }
+      if (wanted.size() >= 2 && searched->holds(wanted)) found.push_back(i);
+    }
+  }
+  auto indices = std::make_unique<int64_t[]>(found.size() + 1);
+  std::memcpy(indices.get(), found.data(), found.size() * sizeof(int64_t));
+  int64_t* raw = indices.release();
+  nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); });
+  return Offsets(raw, {found.size()}, owner);
+}
+
 }  // namespace
 
 void bind_scan(nb::module_& m) {
@@ -76,6 +147,10 @@ void bind_scan(nb::module_& m) {
         "Skip up to `count` length-prefixed strings: (how many were whole, position of the next).");
   m.def("string_offsets", &string_offsets, nb::arg("buffer"), nb::arg("position"), nb::arg("count"),
         "int64 [count + 1]: text i is buffer[o[i] : o[i + 1] - 8]. IndexError where the buffer is too short.");
+  m.def("strings_within", &strings_within, nb::arg("buffer"), nb::arg("position"), nb::arg("count"), nb::arg("text"),
+        nb::arg("pairs"),
+        "int64: which of the strings, of two bytes or more, occur in `text`; of `pairs`, those whose words do without "
+        "the first space after their first byte. IndexError where the buffer is too short.");
 }
 
 }  // namespace tessera

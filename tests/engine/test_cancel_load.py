@@ -138,6 +138,44 @@ def test_its_vocabulary_is_given_back(
     assert freed.wait(60)
 
 
+def test_an_answer_begins_while_the_vocabulary_is_read(
+    client: EngineClient, starter_model: Path, slow_vocabulary: threading.Event
+) -> None:
+    path, prompt = str(starter_model), "The capital of France is"
+    slow_vocabulary.set()
+    client.load(path, ONE_THREAD)  # so that its vocabulary is known to be sound
+    expected = client.answer(prompt, max_tokens=4)
+    slow_vocabulary.clear()
+    client.load(path, ONE_THREAD)
+    assert client.answer(prompt, max_tokens=4) == expected != ""
+    assert not slow_vocabulary.is_set()
+    slow_vocabulary.set()
+    assert client.answer(prompt, max_tokens=4) == expected
+
+
+def test_a_vocabulary_that_is_still_read_is_given_back_after_its_model(
+    client: EngineClient, starter_model: Path, slow_vocabulary: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, freed = llama(), list[Any]()
+    original, is_freed = library.llama_model_free, threading.Event()
+
+    def free(model: Any) -> None:
+        original(model)
+        freed.append(model)
+        if slow_vocabulary.is_set():
+            is_freed.set()
+
+    slow_vocabulary.set()
+    client.load(str(starter_model), ONE_THREAD)
+    slow_vocabulary.clear()
+    client.load(str(starter_model), ONE_THREAD)
+    monkeypatch.setattr(library, "llama_model_free", free)
+    client.send(UnloadModel())
+    until(client, ModelUnloaded)
+    slow_vocabulary.set()
+    assert is_freed.wait(60)
+
+
 def test_too_late_it_does_nothing(client: EngineClient, tiny_models: Write) -> None:
     client.load(str(tiny_models(TinyModel())), ONE_THREAD)
     client.send(CancelLoad())

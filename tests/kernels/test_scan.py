@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import struct
 
 import pytest
@@ -48,3 +49,48 @@ def test_arguments_outside(position: int, count: int) -> None:
 def test_counts_beyond_the_buffer_allocate_nothing() -> None:
     with pytest.raises(IndexError, match="more strings than the buffer can hold"):
         _cpu.string_offsets(PACKED, 0, 2**61)
+
+
+def packed(texts: list[bytes]) -> bytes:
+    return b"".join(struct.pack("<Q", len(text)) + text for text in texts)
+
+
+def test_strings_within_a_text() -> None:
+    chance = random.Random(1)
+    for size in (0, 1, 2, 3, 4, 5, 40, 300):
+        text = bytes(chance.choice(b"abc") for _ in range(size))
+        texts = [bytes(chance.choice(b"abc") for _ in range(chance.randrange(9))) for _ in range(500)] + [
+            text,
+            text + b"a",
+        ]
+        expected = [index for index, one in enumerate(texts) if len(one) >= 2 and one in text]
+        assert _cpu.strings_within(packed(texts), 0, len(texts), text, False).tolist() == expected
+
+
+def test_pairs_within_a_text() -> None:
+    """Parted at the first space after their first byte; where there is none, they are no pair."""
+    text = b"hello a b"
+    texts = [
+        b"he ll",
+        b"hell o",
+        b"h e",
+        b"hello",
+        b"x y",
+        b"",
+        b" ",
+        b"h ",
+        b"  a",
+        b"o  a",
+        b"l l o",
+        b"hello a b ",
+        b"llo a b",
+    ]
+    found = _cpu.strings_within(packed(texts), 0, len(texts), text, True).tolist()
+    assert [texts[index] for index in found] == [b"he ll", b"hell o", b"h e", b"  a", b"o  a"]
+
+
+def test_strings_within_a_buffer_that_ends() -> None:
+    with pytest.raises(IndexError):
+        _cpu.strings_within(PACKED[:-1], 0, len(TEXTS), b"ab", False)
+    with pytest.raises(IndexError):
+        _cpu.strings_within(PACKED, -1, 1, b"ab", False)

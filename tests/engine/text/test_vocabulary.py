@@ -17,7 +17,7 @@ from engine.text.vocabulary import load_vocabulary, vocabulary_loader
 from tests.support.gguf_writer import GGUFBuilder
 from tests.support.vocabularies import CONTROL, NORMAL, USER_DEFINED, bpe_vocabulary, spm_vocabulary
 
-MARKS = [mark for marks in vocabulary._SOUGHT.values() for mark in marks]
+MARKS = [mark for marks in vocabulary.SOUGHT.values() for mark in marks]
 ENDING = 259  # the id of the first extra token
 TEXT = "hello <|im_end|><PRE> ▁<SUF><EOT> wörld\n[PAD]<|fim_repo|> </s>"
 
@@ -25,7 +25,7 @@ TEXT = "hello <|im_end|><PRE> ▁<SUF><EOT> wörld\n[PAD]<|fim_repo|> </s>"
 def assert_same(path: Path) -> None:
     """Every token is the same as where llama.cpp reads the file and searches it by itself."""
     with GGUFFile.open(path) as gguf:
-        ours, own = Tokenizer(vocabulary_loader(gguf)(), path), Tokenizer(load_vocabulary(path), path)
+        ours, own = Tokenizer(vocabulary_loader(gguf.metadata)(), path), Tokenizer(load_vocabulary(path), path)
     assert facts(ours) == facts(own)
     assert [ours.piece(token) for token in range(ours.n_vocab)] == [own.piece(token) for token in range(own.n_vocab)]
     for special in (True, False):
@@ -80,7 +80,7 @@ def test_the_starter_model(starter_model: Path) -> None:
 
 def test_another_version_searches_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary, "library_version", lambda: "0.0.0")
-    monkeypatch.setattr(vocabulary, "_found_already", lambda gguf: pytest.fail("the table is of another version"))
+    monkeypatch.setattr(vocabulary, "_found_already", lambda metadata: pytest.fail("the table is of another version"))
     assert_same(with_marks(["<EOT>"], CONTROL).write(tmp_path / "marks.gguf"))
 
 
@@ -92,4 +92,4 @@ def test_a_library_that_cannot_read_from_memory(tmp_path: Path, monkeypatch: pyt
 def test_a_broken_vocabulary_is_told_by_its_reason(tmp_path: Path) -> None:
     path = GGUFBuilder("llama").add("tokenizer.ggml.model", "gpt2").write(tmp_path / "broken.gguf")
     with GGUFFile.open(path) as gguf, pytest.raises(FormatError, match="merges"):
-        vocabulary_loader(gguf)()
+        vocabulary_loader(gguf.metadata)()
