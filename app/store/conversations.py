@@ -142,8 +142,13 @@ class ConversationStore:
         self._write("DELETE FROM conversations WHERE id = ?", (conversation_id,))
 
     def empty_trash(self, before: float) -> None:
-        """Remove for good what was deleted before a moment (seconds since the epoch)."""
-        self._write("DELETE FROM conversations WHERE deleted_at < ?", (before,))
+        """Remove for good what was deleted before a moment (seconds since the epoch).
+
+        Asked at every start; where nothing was, nothing is written, so that no start waits for a copy of the file.
+        """
+        found = self._connection.execute("SELECT 1 FROM conversations WHERE deleted_at < ? LIMIT 1", (before,))
+        if found.fetchone() is not None:
+            self._write("DELETE FROM conversations WHERE deleted_at < ?", (before,))
 
     # --- messages ---
 

@@ -61,6 +61,20 @@ def test_the_trash_keeps_messages_and_purging_does_not(path):
     store.close()
 
 
+def test_emptying_the_trash_copies_the_file_only_where_it_removes(path):
+    store = ConversationStore(path)
+    store.put_conversation(Conversation("gone", deleted_at=1.0))
+    store.close()
+    store = ConversationStore(path)
+    store.empty_trash(1.0)
+    assert store._session.is_due  # no start waits for a copy of all conversations
+    assert [row.id for row in store.conversations(deleted=True)] == ["gone"]
+    store.empty_trash(2.0)
+    assert not store._session.is_due
+    assert store.conversations(deleted=True) == []
+    store.close()
+
+
 def test_an_answer_cut_off_by_the_end_of_the_process_says_so(path):
     store = ConversationStore(path)
     store.put_conversation(CONVERSATION)
