@@ -155,7 +155,7 @@ class BudgetControl:
         self._plan = plan if self._next is None else self._plan
 
     def _pace_of(self, plan: PlacementPlan, planning_seconds: float) -> Pace:
-        simulation = simulate(plan, self.planner.times, _SIMULATED_TOKENS)
+        simulation = simulate(plan, self.planner.times, _SIMULATED_TOKENS, prefetch=self._has_prefetch_buffers(plan))
         seconds = simulation.decode.seconds / _SIMULATED_TOKENS
         lanes = {lane: share * seconds for lane, share in simulation.utilisation().items() if lane != "link"}
         return Pace(seconds, lanes, planning_seconds)
@@ -193,11 +193,14 @@ class BudgetControl:
 
     def _prefetched(self, plan: PlacementPlan, *, decode: bool) -> frozenset[str]:
         """Items in RAM to be prefetched, where there is room for what passes through."""
-        planner = self.planner
-        if not planner.reserved(plan.gpu_budget) or planner.reserved(plan.gpu_budget) < planner.buffer_bytes:
+        if not self._has_prefetch_buffers(plan):
             return frozenset()
-        chosen = choose_prefetch(planner.times, choice_of(plan), decode=decode)
+        chosen = choose_prefetch(self.planner.times, choice_of(plan), decode=decode)
         return frozenset(plan.items[index].item.key for index in chosen)
+
+    def _has_prefetch_buffers(self, plan: PlacementPlan) -> bool:
+        room = self.planner.reserved(plan.gpu_budget)
+        return room > 0 and room >= self.planner.buffer_bytes
 
     # --- what is shown ----------------------------------------------------------------------------------------
 

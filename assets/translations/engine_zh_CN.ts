@@ -1864,8 +1864,8 @@
       <translation>pip install {}</translation>
     </message>
     <message>
-      <source>products and attention from memory</source>
-      <translation>从内存读取时的乘积与注意力</translation>
+      <source>products from memory</source>
+      <translation>从内存读取的乘积</translation>
     </message>
     <message>
       <source>products of {}</source>

@@ -2932,10 +2932,6 @@
       <translation>每 1,000 词元 {size}</translation>
     </message>
     <message>
-      <source>{title}  ·  outside the models folder</source>
-      <translation>{title}  ·  不在模型文件夹中</translation>
-    </message>
-    <message>
       <source>{size}, {speed} predicted</source>
       <translation>{size}，预测 {speed}</translation>
     </message>
@@ -2966,6 +2962,10 @@
     <message>
       <source>{time} left</source>
       <translation>剩余 {time}</translation>
+    </message>
+    <message>
+      <source>{title}  ·  outside the models folder</source>
+      <translation>{title}  ·  不在模型文件夹中</translation>
     </message>
     <message>
       <source>{title} (copy)</source>

@@ -90,8 +90,11 @@ class Simulator:
     def __init__(self, times: StepTimes, seed: int = 0) -> None:
         self._times = times
         self._random = np.random.default_rng(seed)
+        self._prefetches = True
 
-    def run(self, choice: Choice, tokens: int = 16) -> Simulation:
+    def run(self, choice: Choice, tokens: int = 16, *, prefetch: bool = True) -> Simulation:
+        """`prefetch`: whether the device has room for what passes through."""
+        self._prefetches = prefetch
         decode, prefill = Timeline(), Timeline()
         hits: list[int] = []
 
@@ -120,7 +123,7 @@ class Simulator:
     def _step(self, line: Timeline, choice: Choice, ready: float, experts: RunExperts, *, decode: bool) -> float:
         """One token or chunk through all items; when it is done. It begins and ends on the CPU."""
         copy = self._times.switch_seconds(decode=decode)
-        prefetched = choose_prefetch(self._times, choice, decode=decode)
+        prefetched = choose_prefetch(self._times, choice, decode=decode) if self._prefetches else frozenset[int]()
         buffers = [ready, ready]  # when they are free
         done, last = ready, False
         for index, (item, on_gpu) in enumerate(zip(self._times.model.items, choice.on_gpu, strict=True)):
@@ -218,5 +221,8 @@ def choice_of(plan: PlacementPlan) -> Choice:
     return Choice(tuple(p.device.value == "gpu" for p in plan.items), plan.slots)
 
 
-def simulate(plan: PlacementPlan, times: StepTimes, tokens: int = 16, seed: int = 0) -> Simulation:
-    return Simulator(times, seed).run(choice_of(plan), tokens)
+def simulate(
+    plan: PlacementPlan, times: StepTimes, tokens: int = 16, seed: int = 0, *, prefetch: bool = True
+) -> Simulation:
+    """`prefetch`: whether the device has room for weights that pass through."""
+    return Simulator(times, seed).run(choice_of(plan), tokens, prefetch=prefetch)
