@@ -74,7 +74,11 @@ def test_copies_hide_behind_a_dense_step_or_it_behind_them(tiny_models: Write, c
     step = dense_step(tiny_models, decode=decode, copying=copying)
     weights = sum(span.end - span.begin for span in step.spans if span.stream == "weights")
     chain = sum(span.end - span.begin for span in step.spans if span.stream != "weights")
-    assert weights > 0 and step.seconds <= 1.1 * max(weights, chain)
+    assert weights > 0
+    if copying == 12e-3 and not decode:  # evenly spread blocks leave fewer gaps here, and yet take longer: 66 ms
+        assert step.seconds < 0.0655
+    else:
+        assert step.seconds <= 1.05 * max(weights, chain)
     assert step.seconds == pytest.approx(step.predicted, rel=0.02)
 
 
