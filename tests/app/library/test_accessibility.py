@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from tests.app.library.test_downloads_page import start_downloads, status
+from tests.app.library.test_downloads_page import start_downloads, wait_for_progress
 from tests.app.library.test_models_page import put
 from tests.support.accessibility import walk_dialog, walk_lists, walk_menu
 
@@ -43,8 +43,7 @@ def hub_access(library, qtbot) -> Callable:
 def cancel_download(library, qtbot) -> Callable:
     page = library.tab("downloads")
     (first,) = start_downloads(library, "alpha")
-    qtbot.waitUntil(lambda: status(library, first).done > 0)
-    button = page.rows[first].cancel
+    button = wait_for_progress(page, first, qtbot).cancel
     button.setFocus()
     return lambda: QTest.keyClick(button, Qt.Key.Key_Space)
 
