@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from engine.placement.arguments import add_arguments as plan_arguments
-from engine.placement.arguments import not_empty, positive, thread_count
+from engine.placement.arguments import add_kv_type, not_empty, positive, thread_count
 
 COMMANDS = ("chat", "info", "bench", "plan", "doctor", "smoke")
 
@@ -65,6 +65,7 @@ def _chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--max-tokens", type=positive, metavar="N", help="end the answer after N tokens")
     chat.add_argument("--threads", type=thread_count, metavar="N", help="processor threads")
     chat.add_argument("--context", type=positive, metavar="N", help="tokens the conversation may span")
+    add_kv_type(chat)
     chat.add_argument("--quiet", action="store_true", help="the answer alone")
     chat.add_argument("--engine", choices=("auto", "native", "compatibility"), default="auto")
     _device(chat, "auto")

@@ -105,6 +105,7 @@ class ModelController(QObject):
         options = LoadOptions(
             context_length=self.asked_context or None,
             threads=settings["threads"] or None,
+            kv_type=settings["kv_type"],
             engine=settings["engine"],
             device=settings["device"],
             gpu_budget=settings["gpu_budget"] * MiB or None,

@@ -204,6 +204,11 @@ def run_without_display(folder: DataFolder, chosen: Path | None = None) -> int:
     if model is None:
         print(f"No model was found in {models_folder}. Put a GGUF file there.", file=sys.stderr)
         return 1
-    load = LoadOptions(settings["context_length"] or None, settings["threads"] or None, engine=settings["engine"])
+    load = LoadOptions(
+        settings["context_length"] or None,
+        settings["threads"] or None,
+        kv_type=settings["kv_type"],
+        engine=settings["engine"],
+    )
     with Terminal(TerminalOptions(answering({}).sampling, load=load)) as terminal:
         return terminal.converse() if terminal.load(model) else 1

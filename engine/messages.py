@@ -211,6 +211,7 @@ class ModelInfo:
     warnings: tuple[str, ...] = ()
     has_reasoning_switch: bool = False  # the template lets reasoning be switched on and off
     device: str = ""  # what computes beside the processor, as shown to people; empty: nothing
+    kv_type: Literal["f16", "q8_0"] = "f16"  # of keys and values
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from engine.messages import (
     PlacementRolledBack,
 )
 from engine.models import ModelSpec, build_graph, load_spec
+from engine.models.graph import KVLayer, StateLayer
 from engine.models.quantization import quantization_name
 from engine.native import Emit, NativeBackend
 from engine.placement.budget import ram_overhead
@@ -97,7 +98,7 @@ def load_native(
 
         spec = load_spec(gguf, options.context_length)
         graph = build_graph(spec)
-        kv_type = QuantType[options.kv_type.upper()]
+        kv_type, kv_warning = _kv_type(graph.kv_layers, options)
         per_token = max(1, KVPool.bytes_per_token(graph.kv_layers, kv_type))
         fixed = KVPool.fixed_bytes(graph.kv_layers, options.context_length or spec.context_length, kv_type)
         shape = ModelShape.from_gguf(gguf)
@@ -157,9 +158,10 @@ def load_native(
                 *tokenizer.warnings,
                 *context_warnings,
                 *_size_warnings(gguf.file_bytes),
-                *filter(None, [device_warning]),
+                *filter(None, [device_warning, kv_warning]),
             ),
             device=device.label if device is not None else "",
+            kv_type="f16" if kv_type == QuantType.F16 else "q8_0",
             has_reasoning_switch=template.has_reasoning_switch,
         )
         gguf.release_header()
@@ -177,6 +179,16 @@ def load_native(
         raise
     finally:
         reader.shutdown(wait=False)  # a vocabulary that nobody waits for any more is read to its end, and freed
+
+
+def _kv_type(layers: Sequence[KVLayer | StateLayer], options: LoadOptions) -> tuple[QuantType, str]:
+    """As asked for; or F16, and why, where a head's numbers do not make whole blocks of Q8_0."""
+    asked = QuantType[options.kv_type.upper()]
+    caches = [layer for layer in layers if isinstance(layer, KVLayer)]
+    odd = [row for layer in caches for row in layer.rows if row % asked.block_elements]
+    if not odd:
+        return asked, ""
+    return QuantType.F16, f"The context is kept in 16 bits: this model's heads of {odd[0]} numbers do not fit 8 bits."
 
 
 def _check_and_read(gguf: GGUFFile) -> Any:

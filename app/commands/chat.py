@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
     load = LoadOptions(
         options.context,
         options.threads,
+        kv_type=options.kv_type,
         engine=options.engine,
         device=device.kind,
         gpu_budget=device.budget,

@@ -86,11 +86,19 @@ def predicted_details(
     "simulated".
     """
     from engine.placement.predict import predict, predict_compatibility
+    from engine.placement.state import VALUE_BYTES
     from engine.runtime.devices.open import emulated_machine
 
     if info.engine == "compatibility":
-        work = {"prompt": answered.new, "reused": answered.reused, "depth": answered.depth}
-        return _details(predict_compatibility(shape, machine.with_threads(info.threads), **work), "simulated")
+        simulated = predict_compatibility(
+            shape,
+            machine.with_threads(info.threads),
+            prompt=answered.new,
+            reused=answered.reused,
+            depth=answered.depth,
+            value_bytes=VALUE_BYTES[info.kv_type],
+        )
+        return _details(simulated, "simulated")
     source = "datasheet" if not measured else "mixed" if residency is not None else "measured"
     if info.device.startswith("emulated"):
         machine, source = emulated_machine(), "emulated"
@@ -102,6 +110,7 @@ def predicted_details(
         depth=answered.depth,
         on_gpu={item.name for item in residency.items if item.on_device} if residency else (),
         slots={bank.name: bank.slots for bank in residency.banks} if residency else {},
+        value_bytes=VALUE_BYTES[info.kv_type],
     )
     return _details(speeds, source)
 

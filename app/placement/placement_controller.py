@@ -45,6 +45,7 @@ class Wish:
     path: str
     machine: str = THIS_MACHINE
     context: int = 4096
+    kv_type: str = "f16"  # of keys and values
     ram: int | None = None
     budget: int | None = None
     taken: int = 0
@@ -59,7 +60,17 @@ class Wish:
     def ground(self) -> tuple[object, ...]:
         """All but the budget: another ground needs another forecast."""
         where = self.path, self.machine, self.device
-        return *where, self.context, self.ram, self.taken, self.overhead, self.given, self.rates, self.pace
+        return (
+            *where,
+            self.context,
+            self.kv_type,
+            self.ram,
+            self.taken,
+            self.overhead,
+            self.given,
+            self.rates,
+            self.pace,
+        )
 
     @property
     def is_live(self) -> bool:
@@ -190,7 +201,7 @@ class PlacementController(QObject):
         if not self._started:
             return
         info = self._models.info
-        seen = None if info is None else (info.path, info.context_length, info.device)
+        seen = None if info is None else (info.path, info.context_length, info.kv_type, info.device)
         if info is None:
             self._wish = self.answer = None
             self.model_missing.emit("")
@@ -200,7 +211,14 @@ class PlacementController(QObject):
             budget = stored if stored and machine == THIS_MACHINE else None
             ram = self._settings["ram_budget"] * MiB or None
             self._wish = Wish(
-                info.path, machine, info.context_length, ram, budget, device=info.device, rates=self._rates
+                info.path,
+                machine,
+                info.context_length,
+                info.kv_type,
+                ram,
+                budget,
+                device=info.device,
+                rates=self._rates,
             )
             self._residency_changed()
             self._plan()
@@ -251,6 +269,7 @@ class PlacementController(QObject):
         from app.placement.forecast import Forecast
         from app.placement.map_cells import MapCells
         from engine.placement.costs import Workload
+        from engine.placement.state import VALUE_BYTES
         from engine.runtime.pace import corrected
 
         if self._own is None or self._own[0] != wish.rates:
@@ -260,7 +279,7 @@ class PlacementController(QObject):
             self._shape = wish.path, shape, MapCells(shape)
         if self._forecast is None or self._forecast[0] != wish.ground:
             depth = min(wish.context, DEPTH)
-            work = Workload(context=wish.context, prompt=depth, depth=depth)
+            work = Workload(context=wish.context, prompt=depth, depth=depth, value_bytes=VALUE_BYTES[wish.kv_type])
             machine = self._machine(wish, self._shape[1], work)
             if wish.is_live and wish.pace:
                 machine = replace(machine, profile=corrected(machine.profile, dict(wish.pace)))

@@ -151,6 +151,16 @@ SETTINGS: tuple[Setting, ...] = (
         needs_reload=True,
     ),
     Setting(
+        "kv_type",
+        "f16",
+        ENGINE,
+        "Precision of the context",
+        "Of the keys and values that are kept of each token. In 8 bits they take 53 % of the memory, and SmolLM2's "
+        "perplexity rises by 0.03 %.",
+        choices=(("f16", "16 bits"), ("q8_0", "8 bits")),
+        needs_reload=True,
+    ),
+    Setting(
         "engine",
         "auto",
         ENGINE,

@@ -992,6 +992,10 @@
       <translation>上下文到 {0} 个词元为止，因为更长时模型以另一种方式旋转注意力头：需要时可选择至多 {1} 个。</translation>
     </message>
     <message>
+      <source>The context is kept in 16 bits: this model's heads of {} numbers do not fit 8 bits.</source>
+      <translation>上下文以 16 位保存：此模型的注意力头有 {0} 个数，不能以 8 位保存。</translation>
+    </message>
+    <message>
       <source>The context is {} of {} tokens, because {} of memory are free.</source>
       <translation>上下文为 {0} 个词元（模型为 {1}），因为可用内存为 {2}。</translation>
     </message>

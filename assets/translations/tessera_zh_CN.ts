@@ -12,6 +12,14 @@
       <translation>1 个下载，{percent} %，{speed}/s</translation>
     </message>
     <message>
+      <source>16 bits</source>
+      <translation>16 位</translation>
+    </message>
+    <message>
+      <source>8 bits</source>
+      <translation>8 位</translation>
+    </message>
+    <message>
       <source>A PEM file, for companies whose proxy signs its own certificates.</source>
       <translation>PEM 文件，用于代理自行签发证书的公司网络。</translation>
     </message>
@@ -1300,6 +1308,10 @@
       <translation>菜单、按钮和消息的语言。</translation>
     </message>
     <message>
+      <source>Of the keys and values that are kept of each token. In 8 bits they take 53 % of the memory, and SmolLM2's perplexity rises by 0.03 %.</source>
+      <translation>每个词元保留的键和值的精度。8 位时只占 53 % 的内存，SmolLM2 的困惑度上升 0.03 %。</translation>
+    </message>
+    <message>
       <source>Off</source>
       <translation>关</translation>
     </message>
@@ -1446,6 +1458,10 @@
     <message>
       <source>Precise</source>
       <translation>精确</translation>
+    </message>
+    <message>
+      <source>Precision of the context</source>
+      <translation>上下文精度</translation>
     </message>
     <message>
       <source>Predict speeds</source>

@@ -10,6 +10,7 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.llama_cpp import llama_cpp_machine
 from engine.placement.plan import Speeds
 from engine.placement.shape import ModelShape
+from engine.placement.state import F16_BYTES
 from engine.placement.step_times import Choice, StepTimes
 
 _NO_SLOTS: Mapping[str, int] = {}
@@ -26,15 +27,17 @@ def predict(
     bandwidth: float | None = None,
     on_gpu: Container[str] = (),
     slots: Mapping[str, int] = _NO_SLOTS,
+    value_bytes: float = F16_BYTES,
 ) -> Speeds:
     """Prefill of `prompt` tokens behind `reused` ones that are in the cache already; decode at `depth`.
 
     `bandwidth`: bytes per second just probed, on machines whose memory changes its speed between runs. `on_gpu`: keys
     of the items on the GPU, `slots`: experts there by their bank's key; without both the CPU computes everything.
+    `value_bytes`: of one cached value.
     """
     machine = hardware if bandwidth is None else hardware.with_bandwidth(bandwidth)
     context = max(reused + prompt, depth) + 1
-    work = Workload(context=context, prompt=prompt, depth=depth, chunk=chunk, reused=reused)
+    work = Workload(context=context, prompt=prompt, depth=depth, chunk=chunk, value_bytes=value_bytes, reused=reused)
     times = StepTimes(shape, machine, work)
     chosen = Choice(
         tuple(item.key in on_gpu for item in times.model.items),
@@ -44,9 +47,16 @@ def predict(
 
 
 def predict_compatibility(
-    shape: ModelShape, hardware: HardwareProfile, *, prompt: int, depth: int, reused: int = 0, chunk: int = 512
+    shape: ModelShape,
+    hardware: HardwareProfile,
+    *,
+    prompt: int,
+    depth: int,
+    reused: int = 0,
+    chunk: int = 512,
+    value_bytes: float = F16_BYTES,
 ) -> Speeds:
     """The same on the compatibility engine, which keeps everything on the CPU: simulated as llama.cpp is among the
     rivals, from this machine's rates and the shares of them that `llama_cpp` names."""
     cpu_only = llama_cpp_machine(replace(hardware, gpu=None, link=None))
-    return predict(shape, cpu_only, prompt=prompt, depth=depth, reused=reused, chunk=chunk)
+    return predict(shape, cpu_only, prompt=prompt, depth=depth, reused=reused, chunk=chunk, value_bytes=value_bytes)

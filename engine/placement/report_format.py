@@ -17,6 +17,7 @@ from engine.placement.plan import MemoryUse, Placed, PlacedExperts, PlacementPla
 from engine.placement.rivals import Rival
 from engine.placement.shape import ModelShape
 from engine.placement.simulator import Simulation
+from engine.placement.state import F16_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ def as_text(report: PlanReport) -> str:
     plan, hardware, speeds = report.plan, report.hardware, report.simulation.speeds
     with_gpu = hardware.gpu is not None
     lines = [
-        f"{report.shape.name}: {gib(report.shape.weight_bytes)} of weights, context {report.work.context}",
+        f"{report.shape.name}: {gib(report.shape.weight_bytes)} of weights, context {report.work.context}"
+        + (", kept in 8 bits" if report.work.value_bytes < F16_BYTES else ""),
         f"on {hardware.label}, {gib(hardware.cpu.memory_bytes)} of RAM ({_rates(report)})",
         *_engine_lines(report.shape),
         "",

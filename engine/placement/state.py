@@ -9,6 +9,7 @@ from engine.models.graph import STATE_SLOTS, positions_kept
 
 F16_BYTES = 2.0
 Q8_0_BYTES = 34 / 32
+VALUE_BYTES = {"f16": F16_BYTES, "q8_0": Q8_0_BYTES}  # by LoadOptions.kv_type
 
 
 class StateKind(enum.Enum):

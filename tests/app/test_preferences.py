@@ -36,8 +36,10 @@ def test_changing_a_control_changes_the_setting_at_once(app, page):
 
 def test_reloading_takes_the_new_options(app, page, qtbot):
     page.rows["threads"].control.setValue(1)
+    page.rows["kv_type"].control.setCurrentIndex(1)
     page.reload.click()
-    assert app.engine.commands[-1].options.threads == 1
+    options = app.engine.commands[-1].options
+    assert (options.threads, options.kv_type) == (1, "q8_0")
 
 
 def test_no_more_threads_than_the_computer_has(app, page):

@@ -13,8 +13,10 @@ import numpy.typing as npt
 import psutil
 
 from engine.errors import EngineError, OutOfMemoryError, UnsupportedError
+from engine.gguf import QuantType
 from engine.memory.available import available_memory, require_memory
 from engine.messages import LoadOptions, ModelInfo
+from engine.placement.state import VALUE_BYTES
 from engine.text.llama_library import can_run_models, collected_errors, llama
 from engine.text.template import reasoning_switch
 from engine.text.tokenizer import Tokenizer
@@ -31,6 +33,7 @@ class CompatibilityModel:
     def __init__(self, path: str, options: LoadOptions, on_progress: Callable[[float], None]) -> None:
         self.path = path
         self.threads = options.threads or psutil.cpu_count(logical=False) or 1
+        self._kv_type = options.kv_type
         self._model = _load_weights(path, on_progress)
         self.tokenizer = Tokenizer(self._model, path)  # frees the model with itself
         _expect_decoder(self._model, path)
@@ -101,6 +104,7 @@ class CompatibilityModel:
             threads=self.threads,
             warnings=("Compatibility engine: placement is per layer.", *self.tokenizer.warnings),
             has_reasoning_switch=bool(reasoning_switch(meta("tokenizer.chat_template") or None)),
+            kv_type=self._kv_type,
         )
 
     # --- loading -----------------------------------------------------------------------------------------------
@@ -122,7 +126,7 @@ class CompatibilityModel:
         return chosen
 
     def _bytes_per_token(self) -> int:
-        """Of the KV cache in F16, which llama.cpp makes as long in layers with a window."""
+        """Of the KV cache, which llama.cpp makes as long in layers with a window."""
         lib, meta = llama(), self.tokenizer.metadata
         heads = lib.llama_model_n_head(self._model) or 1
         architecture = meta("general.architecture")
@@ -131,7 +135,7 @@ class CompatibilityModel:
             for kind in ("key", "value")
         )
         rows = int(lib.llama_model_n_head_kv(self._model)) * int(lib.llama_model_n_layer(self._model))
-        return max(_CELL_BYTES, 2 * width * rows)
+        return max(_CELL_BYTES, int(VALUE_BYTES[self._kv_type] * width * rows))
 
     def _make_context(self) -> Any:
         lib = llama()
@@ -140,8 +144,14 @@ class CompatibilityModel:
         params.n_batch = params.n_ubatch = self.micro_batch
         params.n_threads = params.n_threads_batch = self.threads
         params.no_perf = True
+        if self._kv_type == "q8_0":
+            params.type_k = params.type_v = QuantType.Q8_0
         with collected_errors() as errors:
             context = lib.llama_init_from_model(self._model, params)
+            if not context and self._kv_type != "f16":  # heads that do not make whole blocks, among other reasons
+                self._kv_type = "f16"
+                params.type_k = params.type_v = QuantType.F16
+                context = lib.llama_init_from_model(self._model, params)
         if not context:
             raise OutOfMemoryError(
                 f"llama.cpp could not make a context of {self.context_length} tokens "

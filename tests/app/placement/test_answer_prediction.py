@@ -106,6 +106,16 @@ def test_without_a_device_it_is_the_plan_without_a_budget():
     assert found["predicted_from"] == "measured"
 
 
+def test_keys_and_values_in_8_bits_are_read_sooner():
+    shape, hardware = published_shape(SHAPE), machine("Ryzen 7 7700X", None, 64 * GiB)
+    deep = Answered(new=512, reused=0, depth=32768)
+    speeds = [
+        predicted_details(shape, hardware, True, deep, replace(cpu_info(), kv_type=kind), None)["predicted_decode"]
+        for kind in ("f16", "q8_0")
+    ]
+    assert speeds[1] > 1.1 * speeds[0]
+
+
 def residency_of(plan) -> ResidencySnapshot:
     items = tuple(
         ItemResidency(p.item.key, p.item.kind.value, p.item.layer, p.device.value == "gpu", p.item.bytes, 0, "")

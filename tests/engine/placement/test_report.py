@@ -132,6 +132,17 @@ def test_a_file_on_the_command_line(starter_model: Path, capsys: pytest.CaptureF
     assert data["items"] == {"gpu": 61, "cpu": 1}
 
 
+def test_keys_and_values_in_8_bits(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    states = []
+    for kv_type in ("f16", "q8_0"):
+        arguments = (str(starter_model), "--cpu", "5800x", "--gpu", "none", "--kv-type", kv_type)
+        assert _run(*arguments, "--json") == 0
+        states.append(json.loads(capsys.readouterr().out)["memory"]["ram"]["state"])
+    assert states[1] * 32 == states[0] * 17
+    assert _run(*arguments) == 0
+    assert "context 4096, kept in 8 bits" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
