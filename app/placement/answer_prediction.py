@@ -17,7 +17,6 @@ from engine.telemetry.residency import ResidencySnapshot
 
 if TYPE_CHECKING:
     from engine.placement.hardware.profile import HardwareProfile
-    from engine.placement.plan import Speeds
     from engine.placement.shape import ModelShape
 
 
@@ -85,22 +84,15 @@ def predicted_details(
     An emulated device is predicted as the card that it plays, and "emulated" says so; the compatibility engine is
     "simulated".
     """
-    from engine.placement.predict import predict, predict_compatibility
+    from engine.placement.llama_cpp import compatibility_machine
+    from engine.placement.predict import predict
     from engine.placement.state import VALUE_BYTES
     from engine.runtime.devices.open import emulated_machine
 
-    if info.engine == "compatibility":
-        simulated = predict_compatibility(
-            shape,
-            machine.with_threads(info.threads),
-            prompt=answered.new,
-            reused=answered.reused,
-            depth=answered.depth,
-            value_bytes=VALUE_BYTES[info.kv_type],
-        )
-        return _details(simulated, "simulated")
     source = "datasheet" if not measured else "mixed" if residency is not None else "measured"
-    if info.device.startswith("emulated"):
+    if info.engine == "compatibility":
+        machine, source = compatibility_machine(machine), "simulated"
+    elif info.device.startswith("emulated"):
         machine, source = emulated_machine(), "emulated"
     speeds = predict(
         shape,
@@ -112,8 +104,4 @@ def predicted_details(
         slots={bank.name: bank.slots for bank in residency.banks} if residency else {},
         value_bytes=VALUE_BYTES[info.kv_type],
     )
-    return _details(speeds, source)
-
-
-def _details(speeds: Speeds, source: str) -> dict[str, Any]:
     return {"predicted_prefill": speeds.prefill, "predicted_decode": speeds.decode, "predicted_from": source}

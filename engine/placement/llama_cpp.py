@@ -45,6 +45,11 @@ def llama_cpp_machine(hardware: HardwareProfile) -> HardwareProfile:
     )
 
 
+def compatibility_machine(hardware: HardwareProfile) -> HardwareProfile:
+    """The machine as the compatibility engine makes use of it, which keeps everything on the CPU."""
+    return llama_cpp_machine(replace(hardware, gpu=None, link=None))
+
+
 def _cpu(cpu: DeviceProfile) -> DeviceProfile:
     points = {
         name: tuple((tokens, rate * CPU_RATE_SHARE) for tokens, rate in rates)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
 
 from engine.placement.costs import Workload
 from engine.placement.hardware.profile import HardwareProfile
-from engine.placement.llama_cpp import llama_cpp_machine
 from engine.placement.plan import Speeds
 from engine.placement.shape import ModelShape
 from engine.placement.state import F16_BYTES
@@ -44,19 +42,3 @@ def predict(
         tuple(min(slots.get(bank.key, 0), bank.count) for bank in times.model.banks),
     )
     return times.speeds(chosen)
-
-
-def predict_compatibility(
-    shape: ModelShape,
-    hardware: HardwareProfile,
-    *,
-    prompt: int,
-    depth: int,
-    reused: int = 0,
-    chunk: int = 512,
-    value_bytes: float = F16_BYTES,
-) -> Speeds:
-    """The same on the compatibility engine, which keeps everything on the CPU: simulated as llama.cpp is among the
-    rivals, from this machine's rates and the shares of them that `llama_cpp` names."""
-    cpu_only = llama_cpp_machine(replace(hardware, gpu=None, link=None))
-    return predict(shape, cpu_only, prompt=prompt, depth=depth, reused=reused, chunk=chunk, value_bytes=value_bytes)

@@ -17,7 +17,7 @@ from engine.placement.costs import Workload
 from engine.placement.hardware import catalogue
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.hardware.store import hardware_folder, this_machine
-from engine.placement.llama_cpp import llama_cpp_machine
+from engine.placement.llama_cpp import compatibility_machine
 from engine.placement.plan import Mode
 from engine.placement.planner import Planner
 from engine.placement.report_format import PlanReport, as_json, as_text
@@ -76,7 +76,7 @@ def plan_report(
     """Of an architecture that our own engine does not build: of the compatibility engine, which plans nothing and runs
     on the CPU."""
     if not shape.is_native:
-        hardware, budget = llama_cpp_machine(replace(hardware, gpu=None, link=None)), Budget(0, budget.ram_bytes)
+        hardware, budget = compatibility_machine(hardware), Budget(0, budget.ram_bytes)
     planner = Planner(shape, hardware, work, mode)
     plan = planner.plan(budget)
     return PlanReport(
