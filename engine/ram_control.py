@@ -35,18 +35,19 @@ class RamControl:
         self._name = shape.name
         self._context = model.pool.blocks * model.pool.block_tokens
         self._overhead = ram_overhead(shape, Workload(context=self._context, chunk=LARGEST_MICRO_BATCH))
+        self._weights = sum(tensor.nbytes for tensor in model.graph.weights.values())
         self._pages = PageWatch(model.graph, model.weights)
         self._looked = 0.0
 
     def use(self) -> RamUse:
         pool, hybrid = self._model.pool, self._model.hybrid
-        weights = sum(tensor.nbytes for tensor in self._model.graph.weights.values())
+        used = pool.used_host_bytes
         return RamUse(
-            weights=weights if hybrid is None else hybrid.residency.host_weight_bytes,
+            weights=self._weights if hybrid is None else hybrid.residency.host_weight_bytes,
             state=pool.host_bytes,
             overhead=self._overhead,
-            used_state=pool.used_host_bytes,
-            kept_state=min(self._cache.nbytes, pool.used_host_bytes),
+            used_state=used,
+            kept_state=min(self._cache.nbytes, used),
             limit=self.limit,
             on_disk=frozenset(self._pages.on_disk),
         )

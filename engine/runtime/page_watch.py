@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
-import numpy as np
-
-from engine.memory.page_cache import pages_in_ram
+from engine.memory.page_cache import shares_in_ram
 from engine.memory.weight_store import WeightStore
 from engine.models.graph import Experts, Graph, op_weights
 
-_LOOK_BYTES, _LOOK_ITEMS = 256 << 20, 8  # at most, per look: well below a millisecond beside a generation
+_LOOK_WINDOWS = 32  # per look, after which no other tensor is begun: some 0.2 ms beside a generation
+_WINDOW_BYTES, _MOST_WINDOWS = 2 << 20, 16  # of a tensor without experts: one window per so much of it, up to so many
 _MOSTLY = 0.5  # of an item's or expert's pages
 
 
@@ -31,30 +30,33 @@ class PageWatch:
                 self._tensors[op.item] += op.tensors
             else:
                 self._tensors[op.item] += op_weights(op)
-        self._sizes = {key: sum(graph.weights[n].nbytes for n in names) for key, names in self._tensors.items()}
-        self._turn: Iterator[str] = itertools.cycle(self._tensors)
+        self._looks = self._look_at_all()
 
     def look(self) -> None:
-        """At some more of the model; four times a second, a large one has been seen after some ten seconds."""
+        """At some more of the model; four times a second, a large one has been seen after a minute."""
         seen = 0
-        for _ in range(min(_LOOK_ITEMS, len(self._tensors))):
-            key = next(self._turn)
-            self._look_at(key)
-            seen += self._sizes[key]
-            if seen >= _LOOK_BYTES:
+        for windows in islice(self._looks, sum(map(len, self._tensors.values()))):
+            seen += windows
+            if seen >= _LOOK_WINDOWS:
                 return
 
-    def _look_at(self, key: str) -> None:
-        count = self._experts.get(key, 1)
-        there, all_pages = np.zeros(count), np.zeros(count)
-        for name in self._tensors[key]:
-            pages = pages_in_ram(self._weights.buffer(name))
-            if pages is None:
-                return
-            starts = np.arange(count) * len(pages) // count
-            there += np.add.reduceat(pages.astype(np.int64), starts)
-            all_pages += np.diff(starts, append=len(pages))
-        missing = there < _MOSTLY * all_pages
-        for number in range(count):
-            place = (key, number if key in self._experts else -1)
-            self.on_disk.add(place) if missing[number] else self.on_disk.discard(place)
+    def _look_at_all(self) -> Iterator[int]:
+        """One tensor after the other, round and round: in how many windows it was looked at."""
+        while self._tensors:
+            for key, names in self._tensors.items():
+                count = self._experts.get(key, 0)
+                there, size = [0.0] * (count or 1), 0
+                for name in names:
+                    buffer = self._weights.buffer(name)
+                    windows = count or min(_MOST_WINDOWS, 1 + len(buffer) // _WINDOW_BYTES)
+                    shares = shares_in_ram(buffer, windows)
+                    if shares is None:  # the system does not tell
+                        return
+                    if not count:
+                        shares = [sum(shares) / windows]
+                    there = [before + share * len(buffer) for before, share in zip(there, shares, strict=True)]
+                    size += len(buffer)
+                    yield windows
+                for number, held in enumerate(there):
+                    place = (key, number if count else -1)
+                    self.on_disk.add(place) if held < _MOSTLY * size else self.on_disk.discard(place)
