@@ -34,7 +34,8 @@ class MemoryBar(QWidget):
         """`missing`: why nothing is measured."""
         if (bar, missing) == (self._bar, self._missing):
             return
-        self._bar, self._missing, self._picture = bar, missing, None
+        look, summary = self._look(), self._summary()
+        self._bar, self._missing = bar, missing
         self.setFixedHeight(TITLE + PLANNED + GAP + (NOW + GAP if bar.now else 0) + LEGEND)
         self.setAccessibleName(f"{self._name}: {gib(bar.total)}")
         self.setAccessibleDescription(
@@ -44,7 +45,11 @@ class MemoryBar(QWidget):
                 if parts
             )
         )
-        self.update()
+        if self._look() != look:
+            self._picture = None
+            self.update()
+        elif self._summary() != summary:
+            self.update(0, 0, self.width(), TITLE)
 
     def sizeHint(self) -> QSize:
         return QSize(480, self.height())
@@ -64,13 +69,25 @@ class MemoryBar(QWidget):
             shade = {1.0: 1.0, 0.62: 0.95, 0.36: 0.62, 0.2: 0.42}.get(shade, shade)
         return _mixed(dark, base, 0.45) if shade == 1.0 else _mixed(base, card, shade)
 
+    def _look(self) -> tuple[object, ...]:
+        """What the picture shows of the bar. Four times a second some byte is another one; mostly no pixel is."""
+        bar = self._bar
+        edges = [
+            (part.purpose, box.left(), box.right())
+            for parts in (bar.planned, bar.now)
+            for part, box in self._boxes(parts, 0, 0)
+        ]
+        return tuple(edges), tuple(gib(part.bytes) for part in bar.planned or bar.now), bool(bar.now)
+
     def paintEvent(self, event: QPaintEvent) -> None:
-        """From a picture: its patterns and rounded ends cost 2 ms, and whatever moves on the page paints it again."""
+        """From a picture: its patterns and rounded ends cost 2 ms, and whatever moves on the page paints it again. The
+        title is written each time: its sizes change while nothing else does."""
         key = (self.size(), self._theme.name, self.devicePixelRatioF())
         if self._picture is None or self._picture[0] != key:
             self._picture = key, self._drawn()
         painter = QPainter(self)
         painter.drawPixmap(0, 0, self._picture[1])
+        self._paint_title(painter)
         painter.end()
 
     def _drawn(self) -> QPixmap:
@@ -80,7 +97,6 @@ class MemoryBar(QWidget):
         pixmap.fill(self._theme.color("card"))
         painter = QPainter(pixmap)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._paint_title(painter)
         self._paint_row(painter, self._bar.planned, TITLE, PLANNED, labels=True)
         if self._bar.now:
             self._paint_row(painter, self._bar.now, TITLE + PLANNED + GAP, NOW, labels=False)
@@ -89,16 +105,18 @@ class MemoryBar(QWidget):
         return pixmap
 
     def _paint_title(self, painter: QPainter) -> None:
-        theme, bar = self._theme, self._bar
+        theme = self._theme
         painter.setFont(theme.font(theme.type.small, theme.font(1).Weight.DemiBold))
         painter.setPen(theme.color("text"))
         line = QRectF(0, 0, self.width(), TITLE - 6)
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, self._name)
         painter.setFont(theme.font(theme.type.tiny))
         painter.setPen(theme.color("muted"))
-        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, self._summary(bar))
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, self._summary())
 
-    def _summary(self, bar: Bar) -> str:
+    def _summary(self) -> str:
+        bar = self._bar
+
         def ours(parts: tuple[Part, ...]) -> int:
             return sum(p.bytes for p in parts if p.purpose not in (Purpose.FREE, Purpose.OTHER, Purpose.CACHE))
 
@@ -124,16 +142,19 @@ class MemoryBar(QWidget):
         painter.restore()
 
     def _boxes(self, parts: tuple[Part, ...], y: int, height: int) -> list[tuple[Part, QRectF]]:
-        """Ours from the left, other programs at the right end."""
-        scale = self.width() / max(self._bar.total, sum(part.bytes for part in parts))
-        boxes, left = [], 0.0
+        """Ours from the left, other programs at the right end; edges lie between the screen's pixels."""
+        width, pixels = self.width(), self.devicePixelRatioF()
+        scale = width / max(1, self._bar.total, sum(part.bytes for part in parts))
+        boxes, at = [], 0.0
         for part in parts:
-            width = part.bytes * scale
+            left, size = at, max(1.0, part.bytes * scale - 1.5)
             if part.purpose is Purpose.OTHER:
-                boxes.append((part, QRectF(self.width() - width, y, width, height)))
+                size = part.bytes * scale
+                left = width - size
             else:
-                boxes.append((part, QRectF(left, y, max(1.0, width - 1.5), height)))
-                left += width
+                at += part.bytes * scale
+            left, right = (round(edge * pixels) / pixels for edge in (left, left + size))
+            boxes.append((part, QRectF(left, y, right - left, height)))
         return boxes
 
     def _paint_part(self, painter: QPainter, part: Part, box: QRectF) -> None:
