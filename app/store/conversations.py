@@ -60,6 +60,8 @@ class ConversationStore:
 
     def close(self) -> None:
         self._connection.close()
+        if self._files is not None:
+            self._files.close()
         self._session.close()
 
     def take_copy(self) -> None:
@@ -68,6 +70,7 @@ class ConversationStore:
         if self._files is not None and self._session.is_due and not self._files.are_overwritten:
             with suppress(sqlite3.Error):
                 self._session.take(self._connection)
+            self._files.remember()
 
     def put_back(self) -> PutBack | None:
         """What was done where the file had been taken away, replaced or written over: SQLite would go on writing where
@@ -88,8 +91,9 @@ class ConversationStore:
                 back_up(self._connection, copy)
             self._connection.close()  # before the copy is in its place: it removes the logs of the old file, by name
             self._copy = copy
+        self._files.close()
         if overwritten or not self._files.are_here:
-            self._other = self._files.set_others_aside() or self._other
+            self._other = self._files.set_others_aside(overwritten) or self._other
             self._files.remove_logs()
             self._copy.replace(self._path)
             self._files = OwnFiles(self._path)

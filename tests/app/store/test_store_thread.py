@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -290,13 +293,17 @@ def test_a_file_that_is_written_over_is_noticed_and_neither_is_lost(thread, erro
     path, elsewhere = tmp_path / "data" / "c.db", tmp_path / "other.db"
     earlier = ConversationStore(path)
     earlier.put_conversation(Conversation("e", "Earlier"))
+    earlier.put_messages([Message("e0", "e", None, "user", "long ago")])
+    earlier.close()
+    older = path.read_bytes()
+    earlier = ConversationStore(path)
     earlier.put_messages([Message(f"e{number}", "e", None, "user", "long ago " * 999) for number in range(300)])
     earlier.close()
     other = ConversationStore(elsewhere)
     if theirs == "another":
         other.put_conversation(Conversation("b", "Backup"))
     other.close()
-    written = {"older": path.read_bytes(), "cut": path.read_bytes()[:10_000], "nonsense": b"no database"}
+    written = {"older": older, "cut": path.read_bytes()[:10_000], "nonsense": b"no database"}
     one = thread(path)
     put(one)
     one.call(lambda store: store.put_conversation(Conversation("c", "Titled")))
@@ -320,6 +327,44 @@ def test_a_file_that_is_written_over_is_noticed_and_neither_is_lost(thread, erro
     assert store._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     store.close()
     assert len(errors) == 1 and sorted(file.name for file in path.parent.iterdir()) == ["c.db", kept.name]
+
+
+@pytest.mark.parametrize("how", ["touched", "written with what is there"])
+@pytest.mark.parametrize("messages", [3, 900])  # the second: more than stays in the log
+def test_a_file_whose_time_alone_is_another_one_is_still_ours(thread, errors, tmp_path, how, messages):
+    path = tmp_path / "c.db"
+    one = thread(path)
+    put(one)
+    said = [Message(f"m{number}", "c", None, "user", f"{number} " * 2000) for number in range(messages)]
+    one.call(lambda store: store.put_messages(said))
+    one.call(lambda store: store.touch("c"))
+    ask(one, lambda store: None)
+    for time in (1_000_000_000, 2_000_000_000):
+        if how == "touched":
+            os.utime(path, (time, time))
+        else:
+            path.write_bytes(path.read_bytes())
+        one.call(lambda store: store.touch("c"))
+        assert len(ask(one, lambda store: store.messages("c"))) == messages + 1
+    assert not errors and not [file for file in tmp_path.iterdir() if "other" in file.name]
+    path.write_bytes(path.read_bytes()[::-1])
+    assert len(ask(one, lambda store: store.messages("c"))) == messages + 1
+    assert len(errors) == 1 and "replaced" in errors[0].cause
+
+
+def test_reading_the_file_leaves_its_lock(tmp_path):
+    """Another program that found it unlocked would take the log for left over by a crash, and remove it."""
+    path = tmp_path / "c.db"
+    store = ConversationStore(path)
+    for time in (1_000_000_000, 2_000_000_000):
+        store.put_conversation(Conversation("c", "T"))
+        os.utime(path, (time, time))
+        assert store.put_back() is None
+    ask_for_all = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode = DELETE')"
+    other = subprocess.run([sys.executable, "-c", ask_for_all, path], capture_output=True, text=True, check=False)
+    assert "database is locked" in other.stderr
+    store.close()
+    subprocess.run([sys.executable, "-c", ask_for_all, path], check=True)
 
 
 def test_a_file_that_is_written_over_before_anything_was_said(thread, errors, tmp_path, monkeypatch):
