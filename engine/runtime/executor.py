@@ -126,7 +126,7 @@ def _next_stride(stride: int, elapsed: float, most: int) -> int:
 def make_batch(chunks: Sequence[Chunk]) -> Batch:
     """The kernels' view of `chunks`: tokens with their positions, block tables, and the rows that want logits.
 
-    Runs between any two tokens, so it makes few arrays: lists first, converted at once.
+    Runs between any two tokens, so it makes lists and no arrays.
     """
     tokens: list[int] = []
     positions: list[int] = []
@@ -138,17 +138,7 @@ def make_batch(chunks: Sequence[Chunk]) -> Batch:
         tokens.extend(chunk.tokens)
         positions.extend(range(length, length + count))
         sequences.extend([row] * count)
-    widest = max(len(chunk.state.block_table) for chunk in chunks)
     by_state = [chunk.state.block_tables for chunk in chunks]
-    tables = [[*table, *[0] * (widest - len(table))] for number in zip(*by_state, strict=True) for table in number]
-    slots = [chunk.state.slots for chunk in chunks]
-    packed, n = np.array([*tokens, *positions, *sequences, *outputs], np.int32), len(tokens)
-    return Batch(
-        packed[:n],
-        packed[n : 2 * n],
-        packed[2 * n : 3 * n],
-        np.array(tables, np.int32),
-        packed[3 * n :],
-        np.array(slots, np.int32) if slots[0] else None,
-        len(by_state[0]),
-    )
+    tables = [table for number in zip(*by_state, strict=True) for table in number]
+    slots = [slot for chunk in chunks for slot in chunk.state.slots]
+    return Batch.of(tokens, positions, sequences, tables, outputs, slots, len(by_state[0]))

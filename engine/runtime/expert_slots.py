@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from kernels._cpu import UseCounts
+
 Ids = npt.NDArray[np.int32]
 Heat = npt.NDArray[np.float32]
 
@@ -21,7 +23,6 @@ HALF_LIFE_TOKENS = 128.0
 # computing the expert on the CPU costs memory traffic, so it has to be used several times more to pay.
 ADVANTAGE = 1.5
 MARGIN = 1.0
-_COUNTED_AT_ONCE = 4  # steps: array operations on few numbers cost what they cost, however few those are
 PINNED = np.float32(1e30)  # more heat than use ever gives
 
 
@@ -95,27 +96,24 @@ class Promotion:
 
 
 class ExpertHeat:
-    """Decayed counts of each expert's uses, [banks, experts]; all banks in few array operations, and some steps at
-    once, since it runs between any two tokens. Whoever asks for heat finds all that was noted in it."""
+    """Decayed counts of each expert's uses, [banks, experts], all banks in one native call, since it runs between any
+    two tokens."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self._counts = dict(counts)
         self._rows = {bank: row for row, bank in enumerate(counts)}
-        self._values: Heat = np.zeros((len(counts), max(counts.values(), default=0)), np.float32)
-        self._pins: Heat = np.zeros_like(self._values)  # added to the heat where it decides who is where
-        self._recorded: Heat = np.zeros_like(self._values)  # uses since `take_record`, not decayed
-        self._recorded_tokens = 0
+        self._native = UseCounts(list(counts.values()))
+        self._values: Heat = self._native.values
+        self._pins: Heat = self._native.pins  # added to the heat where it decides who is where
+        self._recorded: Heat = self._native.recorded  # uses since `take_record`, not decayed
+        self.recorded_tokens = 0
         # The banks' slot tables as a step has them, beside the heat: so all its uses are looked up at once.
-        self.slots: Ids = np.full(self._values.shape, -1, np.int32)
-        # Of the banks noted last: where their rows begin in the flat array. Compared, mostly with themselves, because
-        # hashing as many names costs more than counting their uses.
-        self._begins: list[tuple[tuple[str, ...], Ids]] = []
-        self._noted: list[Ids] = []  # not counted yet: places in the flat array of all
-        self._noted_steps = self._noted_tokens = 0
+        self.slots: Ids = self._native.places
+        self._numbers: dict[tuple[str, ...], Ids] = {}  # of banks that are used together: their rows
+        self._latest: tuple[tuple[str, ...], Ids] = (), np.empty(0, np.int32)
         self._hits = self._uses = 0
 
     def of(self, bank: str) -> Heat:
-        self._count()
         row: Heat = self._values[self._rows[bank]]
         return row
 
@@ -125,10 +123,9 @@ class ExpertHeat:
         row[:] = 0
         row[list(wanted)], row[list(unwanted)] = PINNED, -PINNED
 
-    def set_slots(self, bank: str, slots: Ids) -> None:
-        """Where a bank's experts are from the next step on; -1: not on the device."""
-        self._count()
-        self.slots[self._rows[bank], : len(slots)] = slots
+    def set_slots(self, bank: str, table: SlotTable) -> None:
+        """Where a bank's experts are from the next step on."""
+        self._native.set_places(self._rows[bank], table.slots, len(table.experts))
 
     def slots_of(self, bank: str) -> Ids:
         """What `set_slots` was told, always in the same memory."""
@@ -136,57 +133,38 @@ class ExpertHeat:
         return row
 
     def note(self, uses: Sequence[Uses]) -> None:
-        """The experts that a step used; its arrays are free again."""
+        """The experts that a step used, all tokens alike; its arrays are free again. IndexError for what is none."""
         if not uses:
             return
-        if [part.banks for part in uses] != [banks for banks, _ in self._begins]:
-            width = self._values.shape[1]
-            self._begins = [(part.banks, width * self._numbers(part.banks)[:, None, None]) for part in uses]
-        for part, (_, begins) in zip(uses, self._begins, strict=True):
-            self._noted.append((part.ids + begins).ravel())
-        self._noted_steps += 1
-        self._noted_tokens += uses[0].ids.shape[1]
-        if self._noted_steps >= _COUNTED_AT_ONCE:
-            self._count()
+        tokens = uses[0].ids.shape[1]
+        decay = 0.5 ** (tokens / HALF_LIFE_TOKENS)
+        for part in uses:
+            self._hits += self._native.note(self._rows_of(part.banks), part.ids, decay)
+            self._uses += part.ids.size
+            decay = 1.0  # once per step
+        self.recorded_tokens += tokens
 
-    def _count(self) -> None:
-        """Counts what was noted, all tokens alike, after their decay."""
-        if not self._noted:
-            return
-        flat, tokens = np.concatenate(self._noted), self._noted_tokens
-        self._noted, self._noted_steps, self._noted_tokens = [], 0, 0
-        self._values *= np.float32(0.5 ** (tokens / HALF_LIFE_TOKENS))
-        for counts in (self._values, self._recorded):
-            np.add.at(counts.reshape(-1), flat, np.float32(1))
-        self._recorded_tokens += tokens
-        self._hits += int(np.count_nonzero(self.slots.reshape(-1)[flat] >= 0))
-        self._uses += flat.size
-
-    def _numbers(self, banks: tuple[str, ...]) -> Ids:
-        """The banks' rows."""
-        return np.array([self._rows[bank] for bank in banks], np.int32)
+    def _rows_of(self, banks: tuple[str, ...]) -> Ids:
+        if banks is not self._latest[0]:  # hashing as many names costs more than counting their uses
+            rows = self._numbers.get(banks)
+            if rows is None:
+                rows = self._numbers[banks] = np.array([self._rows[bank] for bank in banks], np.int32)
+            self._latest = banks, rows
+        return self._latest[1]
 
     @property
     def found(self) -> tuple[int, int]:
         """How many uses found their expert on the device, and of how many."""
-        self._count()
         return self._hits, self._uses
 
     @property
     def hit_rate(self) -> float | None:
         """Share of all uses that found their expert on the device; None before the first."""
-        hits, uses = self.found
-        return hits / uses if uses else None
-
-    @property
-    def recorded_tokens(self) -> int:
-        """Since `take_record`."""
-        self._count()
-        return self._recorded_tokens
+        return self._hits / self._uses if self._uses else None
 
     def take_record(self) -> tuple[dict[str, list[float]], int]:
         """Uses by bank, and in how many tokens, since the last time."""
-        tokens, self._recorded_tokens = self.recorded_tokens, 0
+        tokens, self.recorded_tokens = self.recorded_tokens, 0
         counts = {bank: self._recorded[row, : self._counts[bank]].tolist() for bank, row in self._rows.items()}
         self._recorded[:] = 0
         return counts, tokens
@@ -196,35 +174,8 @@ class ExpertHeat:
         heat = (self.of(bank) + self._pins[self._rows[bank]])[:number]
         return tuple(int(e) for e in np.argsort(-heat, kind="stable")[:count])
 
-    def promotions(self, tables: Mapping[str, SlotTable], limit: int) -> list[Promotion]:
-        """Up to `limit` swaps that pay, the most profitable first, one per bank at most. `tables` are what
-        `set_slots` was told."""
-        if not tables:
-            return []
-        self._count()
-        banks = tuple(tables)
-        rows = slice(None) if len(banks) == len(self._rows) and banks == tuple(self._rows) else self._numbers(banks)
-        heat = self._values[rows] + self._pins[rows]
-        wanted = np.where(self.slots[rows] < 0, heat, -PINNED)
-        candidates = wanted.argmax(axis=1)
-        gains = wanted.max(axis=1)
-        found: list[tuple[float, Promotion]] = []
-        for row in np.argsort(-gains)[: max(limit, 0)].tolist():
-            bank, gain = banks[row], float(gains[row])
-            if gain <= MARGIN:
-                break
-            slot, coldest = _coldest(tables[bank], heat[row])
-            if gain > coldest * ADVANTAGE + MARGIN:
-                found.append((gain - coldest, Promotion(bank, int(candidates[row]), slot)))
-        return [promotion for _, promotion in sorted(found, key=lambda pair: -pair[0])]
-
-
-def _coldest(table: SlotTable, heat: Heat) -> tuple[int, float]:
-    """The slot to give up, and how much its expert was used; an empty one first."""
-    experts = table.experts
-    empty = int(experts.argmin())
-    if experts[empty] < 0:
-        return empty, 0.0
-    values = heat.take(experts)
-    slot = int(values.argmin())
-    return slot, max(0.0, float(values[slot]))
+    def promotions(self, banks: tuple[str, ...], limit: int) -> list[Promotion]:
+        """Up to `limit` swaps that pay, the most profitable first, one per bank at most, in the slots that `set_slots`
+        was told of: an empty one first, else that of the least used."""
+        swaps = self._native.swaps(self._rows_of(banks), limit, ADVANTAGE, MARGIN)
+        return [Promotion(banks[number], expert, slot) for number, expert, slot in swaps]

@@ -64,8 +64,8 @@ class Promoter:
         self._since += tokens
         if self.is_enabled and self._under_way is None and self._since >= _TOKENS_BETWEEN:
             self._since = 0
-            tables = {bank: self._residency.banks[bank].table for part in uses for bank in part.banks}
-            self.begin(self._heat.promotions(tables, _AT_ONCE))
+            banks = uses[0].banks if len(uses) == 1 else tuple(bank for part in uses for bank in part.banks)
+            self.begin(self._heat.promotions(banks, _AT_ONCE))
 
     def settle(self) -> None:
         """Before a step: takes finished promotions into the tables; waits for none."""

@@ -40,12 +40,12 @@ class StepTables:
         if self._sides:
             cpu, device = self._sides[False].program, self._sides[True].program
             for bank in banks:
-                slots = self._residency.banks[bank].table.slots
-                self._heat.set_slots(bank, slots)
+                table = self._residency.banks[bank].table
+                self._heat.set_slots(bank, table)
                 if bank in cpu.masks:
                     cpu.program.set_expert_mask(cpu.masks[bank], self.absent(bank))
                 if bank in device.tables:
-                    self._device.set_table(device, bank, slots)
+                    self._device.set_table(device, bank, table.slots)
         self._promoter.changed.clear()
 
     def stream(self, streams: bool) -> None:

@@ -1,5 +1,6 @@
 // The tokens of one run: which token, at which position of which sequence, and where each sequence's KV blocks are.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -37,6 +38,7 @@ class Batch {
     return block_tables_.data() + row * static_cast<size_t>(table_blocks_);
   }
   int tables() const { return tables_; }
+  int last_position() const { return *std::max_element(positions_.begin(), positions_.end()); }
   Slots slots(int sequence) const {
     const auto at = 2 * static_cast<size_t>(sequence);
     return {slots_[at], slots_[at + 1]};

@@ -6,6 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "bindings.h"
 #include "program.h"
 #include "thread_pool.h"
@@ -20,6 +22,7 @@ using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::c
 using IntTable = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatTable = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Words = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <class Array>
@@ -62,6 +65,33 @@ nb::object rows_of(const Program& program, Handle value) {
   const size_t shape[2] = {static_cast<size_t>(rows.rows), static_cast<size_t>(rows.width)};
   if (rows.is_ids) return nb::cast(nb::ndarray<nb::numpy, const int32_t>(rows.data, 2, shape, keep));
   return nb::cast(nb::ndarray<nb::numpy, const float>(rows.data, 2, shape, keep));
+}
+
+// What a captured step finds at a fixed address, for n tokens: tokens, positions, sequences, outputs and order [n];
+// spans [n, 3]: sequence, first place in `order`, tokens; slots [n, 2]; block tables [tables, n, blocks]. Spans that no
+// sequence needs are empty; of slots and tables, what no kernel reads stays as it was.
+void fill_block(const Batch& batch, const Words& words, int tables) {
+  const auto n = static_cast<size_t>(batch.size()), count = static_cast<size_t>(tables);
+  if (tables < batch.tables() || words.size() < 10 * n || (words.size() - 10 * n) % (count * n) != 0)
+    throw std::invalid_argument("fill_block: the block is for other batches");
+  const size_t blocks = (words.size() - 10 * n) / (count * n), held = static_cast<size_t>(batch.table_blocks());
+  const auto sequences = static_cast<size_t>(batch.sequence_count());
+  if (held > blocks || sequences > n || batch.outputs().size() != n)
+    throw std::invalid_argument("fill_block: the batch needs a larger block");
+  int32_t* to = words.data();
+  for (const auto* part : {&batch.tokens(), &batch.positions(), &batch.sequences(), &batch.outputs(), &batch.order()})
+    to = std::copy(part->begin(), part->end(), to);
+  int32_t* span = std::fill_n(to, 3 * n, 0) - 3 * n;
+  for (const Batch::Span& own : batch.spans()) {
+    for (const int value : {own.sequence, own.first, own.count}) *span++ = value;
+  }
+  to += 3 * n;
+  std::copy(batch.all_slots().begin(), batch.all_slots().end(), to);
+  to += 2 * n;
+  for (size_t table = 0; table < static_cast<size_t>(batch.tables()); ++table)
+    for (size_t row = 0; row < sequences; ++row)
+      std::copy_n(batch.block_table(static_cast<int>(row), static_cast<int>(table)), held,
+                  to + (table * n + row) * blocks);
 }
 
 template <class Table>
@@ -235,6 +265,29 @@ void bind_program(nb::module_& m) {
           },
           "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a, "slots"_a = nb::none(),
           "tables"_a = 1)
+      .def_static(
+          "of",
+          [](std::vector<int32_t> tokens, std::vector<int32_t> positions, std::vector<int32_t> sequences,
+             const std::vector<std::vector<int32_t>>& tables, std::vector<int32_t> outputs, std::vector<int32_t> slots,
+             int count) {
+            size_t blocks = 0;
+            for (const auto& table : tables) blocks = std::max(blocks, table.size());
+            if (count < 1 || tables.size() % static_cast<size_t>(count) != 0)
+              throw std::invalid_argument("batch: block_tables does not hold " + std::to_string(count) + " tables");
+            if (blocks > (1u << 24)) throw std::invalid_argument("batch: block_tables is too large");
+            std::vector<int32_t> padded(tables.size() * blocks, 0);
+            for (size_t i = 0; i < tables.size(); ++i)
+              std::copy(tables[i].begin(), tables[i].end(), padded.begin() + static_cast<std::ptrdiff_t>(i * blocks));
+            return Batch(std::move(tokens), std::move(positions), std::move(sequences), std::move(padded),
+                         static_cast<int>(tables.size()) / count, static_cast<int>(blocks), std::move(outputs),
+                         std::move(slots), count);
+          },
+          "tokens"_a, "positions"_a, "sequences"_a, "block_tables"_a, "outputs"_a, "slots"_a, "tables"_a = 1)
+      .def(
+          "fill_block", [](const Batch& self, const Words& words, int tables) { fill_block(self, words, tables); },
+          "words"_a.noconvert(), "tables"_a)
+      .def_prop_ro("last_position", &Batch::last_position)
+      .def_prop_ro("output_count", [](const Batch& self) { return self.outputs().size(); })
       .def("__len__", &Batch::size)
       .def_prop_ro("tokens", [](const Batch& self) { return ints(self.tokens().data(), {self.tokens().size()}); })
       .def_prop_ro("positions",

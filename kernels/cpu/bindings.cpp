@@ -24,5 +24,6 @@ NB_MODULE(_cpu, m) {
   tessera::bind_guard(m);
   tessera::bind_scan(m);
   tessera::bind_logits(m);
+  tessera::bind_use_counts(m);
   tessera::bind_probe(m);
 }

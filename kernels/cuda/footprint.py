@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kernels.cuda.kernel_set import Dim
 from kernels.cuda.memory import Array
 from kernels.cuda.source import Argument
@@ -64,6 +67,12 @@ class CountingMemory:
 
     def send(self, address: int, array: Array) -> None:
         """Nothing is there."""
+
+    def host_array(self, count: int) -> NDArray[np.int64]:
+        raise NotImplementedError("nothing is sent")
+
+    def free_host_array(self, array: NDArray[np.int64]) -> None:
+        """There is none."""
 
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         raise NotImplementedError("nothing was computed")

@@ -60,19 +60,21 @@ class StateLayer:
 
 @dataclass(eq=False)
 class Bank:
-    """One `experts` operation. Its pointer tables stay where they are and are written anew when weights or mask change,
-    so that a captured graph goes on with them."""
+    """One `experts` operation."""
 
     weights: tuple[int, ...]  # gate, up, down, and behind them their biases where there are any
     mask: int | None
-    tables: int | None = None  # one after another, in the order of the weights
+    begin: int = 0  # its pointer tables in the block of all, in bytes: one after another, in the order of the weights
+    pointers: NDArray[np.int64] | None = None  # what they are to hold [weights, experts], in the host's block
     addresses: NDArray[np.int64] | None = None  # of all matrices, a row per weight; behind them 0, for place -1
-    sent: NDArray[np.int64] | None = None  # what was sent to the tables last: held until it is there
 
 
 @dataclass
 class Handles:
     """A program's values, weights and memories by number; weights and memories are bound between runs.
+
+    All pointer tables lie in one block, which stays where it is and is written anew, as a whole, when weights or masks
+    change: so a captured graph goes on with it, and one copy is enough whatever has changed.
 
     ValueError where no kernel takes what is asked for, RuntimeError where something is used that is not bound.
     """
@@ -89,6 +91,8 @@ class Handles:
     _placed: list[list[Bank]] = field(default_factory=list)  # by mask: whose experts it tells of
     _banks: list[Bank] = field(default_factory=list)
     _stale: set[Bank] = field(default_factory=set)  # their pointer tables are to be written anew
+    _table_block: int | None = None  # all pointer tables
+    _host_block: NDArray[np.int64] | None = None  # what was sent there last: held until it is there
     _is_dry: bool = False  # nothing has to be bound
 
     def value(self, width: int, ids: bool = False) -> int:
@@ -171,16 +175,21 @@ class Handles:
             raise RuntimeError(f"run: weight {handle} is not bound")
         return weight
 
+    def _add_bank(self, bank: Bank) -> None:
+        self._banks.append(bank)
+        self._stale.add(bank)
+        if bank.mask is not None:
+            self._placed[bank.mask].append(bank)
+        self._forget_tables()
+
     def _tables(self, bank: Bank) -> tuple[ExpertTable, ExpertTable, ExpertTable]:
-        weights = [self._bound(handle) for handle in bank.weights]
-        count = weights[0].count if bank.mask is None else len(self._places[bank.mask])
-        if bank.tables is None:
-            bank.tables = self.memory.allocate(len(weights) * 8 * count)
-            self._stale.add(bank)
-        if bank in self._stale:
-            self.memory.set(bank.tables, self._pointers(bank))
-            self._stale.discard(bank)
-        at = [*range(bank.tables, bank.tables + len(weights) * 8 * count, 8 * count)]
+        weights, count = [self._bound(handle) for handle in bank.weights], self._expert_count(bank)
+        if self._table_block is None:
+            self._table_block = self.memory.allocate(self._lay_out_tables())
+        if bank in self._stale and not self._is_dry:
+            self.memory.set(self._table_block, self._written_tables())
+        first = self._table_block + bank.begin
+        at = [*range(first, first + len(weights) * 8 * count, 8 * count)]
         biases = at[3:] or (0, 0, 0)
         gate, up, down = (
             ExpertTable(table, w.type_id, count, w.rows, w.cols, bias)
@@ -188,16 +197,53 @@ class Handles:
         )
         return gate, up, down
 
-    def _pointers(self, bank: Bank) -> NDArray[np.int64]:
-        """What its tables are to hold [weights, experts]. Asked for between two tokens wherever an expert came or went,
-        so it is one array operation on what is known already."""
+    def _expert_count(self, bank: Bank) -> int:
+        return self._weights[bank.weights[0]].count if bank.mask is None else len(self._places[bank.mask])
+
+    def _lay_out_tables(self) -> int:
+        """Bytes of the block."""
+        end = 0
+        for bank in self._banks:
+            bank.begin, end = end, end + len(bank.weights) * 8 * self._expert_count(bank)
+        return end
+
+    def _written_tables(self) -> NDArray[np.int64]:
+        """The block as it is to be. Asked for between two tokens wherever an expert came or went, so a bank takes one
+        array operation on what is known already. Banks whose weights are not bound stay as they are."""
+        if self._host_block is None:
+            self._host_block = self.memory.host_array(self._lay_out_tables() // 8)
+            for bank in self._banks:
+                count = self._expert_count(bank)
+                part = self._host_block[bank.begin // 8 :][: len(bank.weights) * count]
+                bank.pointers = part.reshape(len(bank.weights), count)
+        for bank in self._stale:
+            if all(self._weights[handle].address for handle in bank.weights):
+                self._write_pointers(bank)
+        self._stale.clear()
+        return self._host_block
+
+    def _write_pointers(self, bank: Bank) -> None:
+        assert bank.pointers is not None
         if bank.addresses is None:
-            weights = [self._bound(handle) for handle in bank.weights]
+            weights = [self._weights[handle] for handle in bank.weights]
             begins, sizes = [w.address for w in weights], [w.matrix_bytes for w in weights]
-            count = weights[0].count if bank.mask is None else max(weights[0].count, len(self._places[bank.mask]))
+            count = max(weights[0].count, self._expert_count(bank))
             numbers = np.arange(count + 1, dtype=np.int64)
             bank.addresses = np.array(begins, np.int64)[:, None] + np.array(sizes, np.int64)[:, None] * numbers
             bank.addresses[:, -1] = 0
         if bank.mask is None:
-            return bank.addresses[:, :-1]
-        return bank.addresses.take(self._places[bank.mask], axis=1)
+            bank.pointers[:] = bank.addresses[:, :-1]
+        else:
+            bank.addresses.take(self._places[bank.mask], axis=1, out=bank.pointers)
+
+    def _forget_tables(self) -> None:
+        """Gives back the block."""
+        if self._table_block is not None:
+            self.memory.free(self._table_block)
+            self._table_block = None
+        if self._host_block is not None:
+            for bank in self._banks:
+                bank.pointers = None
+            self.memory.free_host_array(self._host_block)
+            self._host_block = None
+        self._stale.update(self._banks)

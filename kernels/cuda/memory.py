@@ -35,6 +35,12 @@ class Memory(Protocol):
         contiguous, stays as it is."""
         ...
 
+    def host_array(self, count: int) -> NDArray[np.int64]:
+        """Zeros in the host's memory, from which `send` is fast, until `free_host_array`."""
+        ...
+
+    def free_host_array(self, array: NDArray[np.int64]) -> None: ...
+
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         """A copy of what is there."""
         ...
@@ -76,6 +82,12 @@ class HostMemory:
 
     def send(self, address: int, array: Array) -> None:
         self.set(address, array)
+
+    def host_array(self, count: int) -> NDArray[np.int64]:
+        return np.zeros(count, np.int64)
+
+    def free_host_array(self, array: NDArray[np.int64]) -> None:
+        """Whoever has it holds it."""
 
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         memory = self._arrays[address]
@@ -139,6 +151,12 @@ class DriverMemory:
 
     def send(self, address: int, array: Array) -> None:
         self.move(address, array.ctypes.data, array.nbytes)
+
+    def host_array(self, count: int) -> NDArray[np.int64]:
+        return np.zeros(count, np.int64)
+
+    def free_host_array(self, array: NDArray[np.int64]) -> None:
+        """Whoever has it holds it."""
 
     def get(self, address: int, shape: tuple[int, ...], dtype: Any) -> Array:
         array: Array = np.empty(shape, dtype)

@@ -6,6 +6,7 @@ and batches. Operations are launched one by one, in order.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from kernels.cuda.operations import Operations
 from kernels.cuda.record import Recorder
 from kernels.cuda.run import Run, Value
 from kernels.cuda.step_run import StepRun
+
+_ADDRESS = operator.attrgetter("address")
 
 if TYPE_CHECKING:
     from kernels._cpu import Batch, Floats, Ints, ThreadPool
@@ -50,17 +53,12 @@ class CudaProgram(Recorder):
         """What a run of everything would take for this batch. Nothing has to be bound, and nothing is launched."""
         memory, kernels = CountingMemory(), NoKernels()
         values = [Value(value.width, value.ids, value.outputs) for value in self._values]
-        real, tables = self.memory, [bank.tables for bank in self._banks]
-        self.memory, self._is_dry = memory, True
-        for bank in self._banks:
-            bank.tables = None
+        real, block = self.memory, self._table_block
+        self.memory, self._is_dry, self._table_block = memory, True, None
         try:
             self.launch(Run(Operations(kernels), memory, values, batch), 0, -1)
         finally:
-            self.memory, self._is_dry = real, False
-            for bank, kept in zip(self._banks, tables, strict=True):
-                bank.tables = kept
-            self._stale.update(self._banks)
+            self.memory, self._is_dry, self._table_block = real, False, block
         return Footprint(memory.peak, frozenset(kernels.names))
 
     def step_run(self, tokens: int, table_blocks: int, partitions: int) -> StepRun:
@@ -75,16 +73,13 @@ class CudaProgram(Recorder):
     @property
     def addresses(self) -> list[int]:
         """Of all values; a larger batch may move them."""
-        return [value.address for value in self._values]
+        return [*map(_ADDRESS, self._values)]
 
     def refresh(self) -> None:
         """Pointer tables as they are to be for what is launched next. Waits for nothing: the next refresh has to come
         behind a wait for those launches."""
-        for bank in tuple(self._stale):
-            if bank.tables is not None:
-                bank.sent = self._pointers(bank)
-                self.memory.send(bank.tables, bank.sent)
-                self._stale.discard(bank)
+        if self._stale and self._table_block is not None:
+            self.memory.send(self._table_block, self._written_tables())
 
     def forget_run(self) -> None:
         if self._run is not None:
@@ -96,10 +91,7 @@ class CudaProgram(Recorder):
         self.forget_run()
         for value in self._values:
             value.release(self.memory)
-        for bank in self._banks:
-            if bank.tables is not None:
-                self.memory.free(bank.tables)
-            bank.tables = None
+        self._forget_tables()
 
     def rows(self, value: int) -> DeviceRows:
         """[rows, width] of the last run, where they are: good until the next run."""

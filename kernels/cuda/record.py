@@ -194,10 +194,7 @@ class Recorder(Handles):
     ) -> None:
         outputs, top_k, kind = self._follow(x, out), self._values[ids].width, _ACTIVATIONS[activation]
         bank = Bank((gate, up, down, *biases), mask)
-        if mask is not None:
-            self._placed[mask].append(bank)
-        self._banks.append(bank)
-        self._stale.add(bank)
+        self._add_bank(bank)
 
         def do(run: Run) -> None:
             tables = self._tables(bank)

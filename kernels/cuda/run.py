@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kernels._cpu import Batch, Floats
 
 
-@dataclass
+@dataclass(slots=True)
 class Value:
     width: int
     ids: bool = False

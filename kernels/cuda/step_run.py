@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from kernels.cuda.memory import Memory
-from kernels.cuda.operands import PARTITION, Places, Spans, prefill_items
+from kernels.cuda.operands import PARTITION, Places, Spans
 from kernels.cuda.operations import Operations
 from kernels.cuda.run import Run, Value
 
@@ -69,7 +69,7 @@ class StepRun(Run):
 
     def host_block(self, words: Ints) -> HostBlock:
         """`words` [block_bytes / 4] of the host's memory, to be copied to `block` before each pass."""
-        return HostBlock(words, self.n, self._tables_count)
+        return HostBlock(words, self._tables_count)
 
     @property
     def tokens(self) -> int:
@@ -100,30 +100,12 @@ class HostBlock:
     """A block in the host's memory: tokens, positions, sequences, outputs; order, spans, slots; block tables.
 
     There are as many spans as tokens: those that no sequence needs are empty. It is filled between any two tokens, so
-    its parts are views that are made once; what no kernel reads of an earlier step stays in it.
+    natively (`fill_block` in kernels/cpu/bind_program.cpp); what no kernel reads of an earlier step stays in it.
     """
 
-    def __init__(self, words: Ints, n: int, tables: int) -> None:
+    def __init__(self, words: Ints, tables: int) -> None:
         words[:] = 0
-        self._n = n
-        self._tokens, self._positions, self._sequences, self._outputs, self._order = words[: 5 * n].reshape(5, n)
-        self._spans = words[5 * n : 8 * n].reshape(n, 3)
-        self._slots = words[8 * n : _COLUMNS * n]
-        self._tables = words[_COLUMNS * n :].reshape(tables, n, -1)
-        self._spans[0, 2] = 1  # all there is to say of one token
+        self._words, self._tables = words, tables
 
     def fill(self, batch: Batch) -> None:
-        self._tokens[:] = batch.tokens
-        self._positions[:] = batch.positions
-        self._sequences[:] = batch.sequences
-        self._outputs[:] = batch.outputs
-        if self._n > 1:
-            self._order[:], spans = prefill_items(batch.positions, batch.sequences, self._n)
-            self._spans[: len(spans)] = spans
-            self._spans[len(spans) :] = 0
-        slots = batch.slots
-        if slots.size:
-            self._slots[: slots.size] = slots.ravel()
-        tables, count = batch.block_tables, batch.tables
-        rows, blocks = tables.shape
-        self._tables[:count, : rows // count, :blocks] = tables.reshape(count, -1, blocks)
+        batch.fill_block(self._words, self._tables)

@@ -143,7 +143,7 @@ class NativeSteps:
     def step(self, batch: Batch, *, is_traced: bool = False) -> NativeStep | None:
         """What ran the step; None where it has too many tokens, or rows without an output."""
         tokens = len(batch)
-        if tokens > MOST_TOKENS or len(batch.outputs) != tokens:
+        if tokens > MOST_TOKENS or batch.output_count != tokens:
             return None
         step = self._steps.get(tokens)
         if step is None or not step.is_valid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from engine.placement.locality import PROMOTED_SHARE, RoutingGenerator, recent_hits
-from engine.runtime.expert_slots import ExpertHeat, SlotTable, Uses
+from engine.runtime.expert_slots import ADVANTAGE, HALF_LIFE_TOKENS, MARGIN, PINNED, ExpertHeat, SlotTable, Uses
 from engine.runtime.placement import Placement
 from tests.support.hybrid_model import HybridModel, banks_of
 from tests.support.logit_bounds import bounds
@@ -45,13 +46,13 @@ def test_heat_decays_and_ranks() -> None:
 def test_uses_that_were_noted_are_in_what_is_asked_for() -> None:
     """Whenever that is, and whatever becomes of the arrays meanwhile."""
     heat, ids = ExpertHeat({"a": 4, "b": 8}), np.zeros((2, 1, 2), np.int32)
-    heat.set_slots("a", np.array([-1, 0, -1, 1], np.int32))
+    heat.set_slots("a", SlotTable.of(4, [1, 3]))
     for step in range(6):
         ids[:] = [[[0, 1]], [[step, 7]]]
         heat.note((Uses(("a", "b"), ids),))
         ids[:] = 3
         if step == 1:
-            heat.set_slots("a", np.array([0, 1, -1, -1], np.int32))
+            heat.set_slots("a", SlotTable.of(4, [0, 1]))
     assert heat.found == (2 + 4 * 2, 24) and heat.hit_rate == 10 / 24
     assert heat.recorded_tokens == 6
     counts, tokens = heat.take_record()
@@ -60,16 +61,77 @@ def test_uses_that_were_noted_are_in_what_is_asked_for() -> None:
 
 
 def test_promotion_needs_a_clear_advantage() -> None:
-    heat, tables = ExpertHeat({"a": 4}), {"a": SlotTable.of(4, [0, 1])}
-    heat.set_slots("a", tables["a"].slots)
+    heat = ExpertHeat({"a": 4})
+    heat.set_slots("a", SlotTable.of(4, [0, 1]))
     uses = [[0, 2], [1, 3]] * 30
     for row in uses:
         heat.note(Uses.of({"a": np.array([row], np.int32)}))
-    assert heat.promotions(tables, 4) == [], "experts used alike do not take turns"
+    assert heat.promotions(("a",), 4) == [], "experts used alike do not take turns"
     for _ in range(60):
         heat.note(Uses.of({"a": np.array([[0, 2]], np.int32)}))
-    (promotion,) = heat.promotions(tables, 4)
+    (promotion,) = heat.promotions(("a",), 4)
     assert (promotion.expert, promotion.slot) == (2, 1)
+
+
+def promotions_of(heat: dict[str, list[float]], tables: dict[str, SlotTable], limit: int) -> list[tuple[str, int, int]]:
+    """What `ExpertHeat.promotions` has to give: in each bank the most used expert without a slot against an empty slot,
+    or the least used one in a slot; of the banks whose expert is used most, those where that pays."""
+    wanted = []
+    for bank, table in tables.items():
+        absent = [expert for expert in range(table.count) if table.slots[expert] < 0]
+        best = max(absent, key=lambda e: heat[bank][e], default=-1)
+        if best >= 0 and heat[bank][best] > MARGIN and len(table.experts):
+            wanted.append((heat[bank][best], bank, best))
+    found = []
+    for gain, bank, best in sorted(wanted, key=lambda one: -one[0])[:limit]:
+        use = [heat[bank][expert] if expert >= 0 else -math.inf for expert in tables[bank].experts.tolist()]
+        least = max(0.0, min(use))
+        if gain > least * ADVANTAGE + MARGIN:
+            found.append((gain - least, bank, best, use.index(min(use))))
+    return [one[1:] for one in sorted(found, key=lambda one: -one[0])]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counts_and_promotions_are_those_of_plain_python(seed: int) -> None:
+    """Banks of different sizes, some tokens at once, slots that are empty, experts that are pinned, ties."""
+    random = np.random.default_rng(seed)
+    sizes = {f"bank {number}": int(random.integers(2, 12)) for number in range(6)}
+    heat, banks, pinned = ExpertHeat(sizes), tuple(sizes), tuple(sizes)[2]
+    plain = {bank: np.zeros(size, np.float32) for bank, size in sizes.items()}
+    tables = {}
+    for bank, size in sizes.items():
+        residents = random.permutation(size)[: random.integers(0, size)]
+        tables[bank] = SlotTable.of(size, np.where(random.random(len(residents)) < 0.2, -1, residents).tolist())
+        heat.set_slots(bank, tables[bank])
+    heat.pin(pinned, [1], [0])
+    hits = uses = 0
+    for _ in range(40):
+        tokens = int(random.integers(1, 4))
+        used = {bank: random.integers(0, size, (tokens, 2)).astype(np.int32) for bank, size in sizes.items()}
+        heat.note(Uses.of(used))
+        for bank, ids in used.items():
+            plain[bank] *= np.float32(0.5 ** (tokens / HALF_LIFE_TOKENS))
+            np.add.at(plain[bank], ids.ravel(), np.float32(1))
+            hits, uses = hits + int(np.count_nonzero(tables[bank].lookup(ids) >= 0)), uses + ids.size
+        limit = int(random.integers(0, 7))
+        decided = {bank: values.astype(float).tolist() for bank, values in plain.items()}
+        decided[pinned][1] += float(PINNED)
+        decided[pinned][0] -= float(PINNED)
+        promotions = [(p.bank, p.expert, p.slot) for p in heat.promotions(banks, limit)]
+        assert promotions == promotions_of(decided, tables, limit)
+    for bank, values in plain.items():
+        np.testing.assert_allclose(heat.of(bank)[: sizes[bank]], values, rtol=1e-6)
+    assert heat.found == (hits, uses)
+
+
+def test_what_is_no_expert_is_refused_and_counts_for_nothing() -> None:
+    heat = ExpertHeat({"a": 4, "b": 8})
+    for wrong in (4, -1):
+        with pytest.raises(IndexError, match=f"{wrong} is none of 4"):
+            heat.note((Uses(("b", "a"), np.array([[[1, 2]], [[0, wrong]]], np.int32)),))
+    with pytest.raises(ValueError, match="no such place"):
+        heat._native.set_places(0, np.array([0, 3, -1, -1], np.int32), 3)
+    assert heat.found == (0, 0) and not heat.of("b").any()
 
 
 def test_recent_use_finds_most_experts_of_a_text() -> None:
@@ -80,13 +142,13 @@ def test_recent_use_finds_most_experts_of_a_text() -> None:
     routing = RoutingGenerator(experts, used, seed=4).text(600)
     for row in routing:
         ids = row[None].astype(np.int32)
-        heat.set_slots("a", table.slots)
+        heat.set_slots("a", table)
         before = heat.found
         heat.note(Uses.of({"a": ids}))
         found, uses = (after - earlier for after, earlier in zip(heat.found, before, strict=True))
         assert found == np.count_nonzero(table.lookup(ids) >= 0) and uses == used
         hits.append(found / uses)
-        for promotion in heat.promotions({"a": table}, 1):
+        for promotion in heat.promotions(("a",), 1):
             table.evict(promotion.slot)
             table.install(promotion.slot, promotion.expert)
             promoted += 1

@@ -44,11 +44,11 @@ def test_nothing_of_an_earlier_step_is_left(sequences: list[int]) -> None:
     n = len(sequences)
     size = n * (10 + TABLES * BLOCKS)
     used, fresh = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
-    block = HostBlock(used, n, TABLES)
+    block = HostBlock(used, TABLES)
     block.fill(batch([*range(n)], BLOCKS, 30))
     given = batch(sequences, 2, 9)
     rows, spans, tables, slots = filled(used, block, given)
-    expected = filled(fresh, HostBlock(fresh, n, TABLES), given)
+    expected = filled(fresh, HostBlock(fresh, TABLES), given)
     assert (rows, spans, slots) == (expected[0], expected[1], expected[3])
     assert np.array_equal(tables.reshape(-1, 2), given.block_tables) and slots == given.slots.ravel().tolist()
     assert rows[0] == given.tokens.tolist() and rows[1] == given.positions.tolist()
@@ -74,7 +74,7 @@ class LateMemory(HostMemory):
 
 
 def test_tables_of_moved_experts_are_sent_and_held() -> None:
-    """A pointer for every expert that has a place and 0 for the others; only what changed, and none waited for."""
+    """A pointer for every expert that has a place and 0 for the others; one copy for all tables, not waited for."""
     experts, held, q8_0 = 5, 3, 8
     memory = LateMemory()
     program = CudaProgram(NoKernels(), memory)
@@ -96,15 +96,17 @@ def test_tables_of_moved_experts_are_sent_and_held() -> None:
     program.refresh()
     assert memory.sent == [], "nothing has changed"
 
-    places = np.array([-1, 1, 0, 2, -1], np.int32)
-    program.set_expert_places(masks[1], places)
+    moved = [np.array(places, np.int32) for places in ([0, -1, -1, 1, 2], [-1, 1, 0, 2, -1])]
+    for mask, places in zip(masks, moved, strict=True):
+        program.set_expert_places(mask, places)
     program.refresh()
     gc.collect()
     assert len(memory.sent) == 1 and memory.sets == sets
     tables = memory.sent[0][1]()
     assert tables is not None, "still on its way"
-    for row, begin in zip(tables, begins[3:], strict=True):
-        assert row.tolist() == [begin + size * place if place >= 0 else 0 for place in places.tolist()]
+    for number, begin in enumerate(begins):
+        places, row = moved[number // 3].tolist(), tables[number * experts :][:experts]
+        assert row.tolist() == [begin + size * place if place >= 0 else 0 for place in places]
     program.refresh()
     assert len(memory.sent) == 1
     program.close()

@@ -65,7 +65,7 @@ class CudaDevice:
         self.weights = Stream("weights", self.clock)
 
     def new_program(self, tier: str, workspace: Region) -> Program:
-        return cast(Program, new_program(self.card, self.kernels, cast(CudaRegion, workspace)))
+        return cast(Program, new_program(self.card, self.pinned, self.kernels, cast(CudaRegion, workspace)))
 
     def workspace_bytes(self, program: CpuProgram, need: WorkspaceNeed) -> int:
         prompt, few = _footprints(program, need)

@@ -55,9 +55,9 @@ class Graphs:
         if self._retry_in:
             self._retry_in -= 1
             self.is_refused = self._retry_in > 0
-        if self.is_refused or tokens > MOST_TOKENS or len(batch.outputs) != tokens:
+        if self.is_refused or tokens > MOST_TOKENS or batch.output_count != tokens:
             return None
-        partitions = _bucket(partitions_for(int(batch.positions.max())))
+        partitions = _bucket(partitions_for(batch.last_position))
         try:
             graph = self._graph(tokens, partitions)
             if graph is not None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.runtime.devices.cuda.card import Card
+from engine.runtime.devices.cuda.copies import HostBuffer, PinnedMemory
 from engine.runtime.devices.cuda.memory import CudaRegion
 from engine.runtime.devices.device import WorkspaceNeed
 from kernels._cpu import Batch
@@ -26,10 +27,11 @@ class WorkspaceMemory(DriverMemory):
     """Allocations inside a region, which grows where it has to. Freed memory may be used at once by what is launched
     next: everything is on one stream."""
 
-    def __init__(self, card: Card, region: CudaRegion) -> None:
+    def __init__(self, card: Card, pinned: PinnedMemory, region: CudaRegion) -> None:
         super().__init__(card.driver, card.streams.get("compute", 0))
-        self._card = card
+        self._card, self._pinned = card, pinned
         self._region = region
+        self._host: dict[int, HostBuffer] = {}  # by the address of what was given
 
     def allocate(self, size: int) -> int:
         space, region = self._region.space, self._region
@@ -46,6 +48,16 @@ class WorkspaceMemory(DriverMemory):
 
     def free(self, address: int) -> None:
         self._region.space.free(address - self._region.address)
+
+    def host_array(self, count: int) -> npt.NDArray[np.int64]:
+        buffer = self._pinned.allocate(8 * count)
+        array: npt.NDArray[np.int64] = buffer.bytes.view(np.int64)
+        array[:] = 0
+        self._host[array.ctypes.data] = buffer
+        return array
+
+    def free_host_array(self, array: npt.NDArray[np.int64]) -> None:
+        self._pinned.free(self._host.pop(array.ctypes.data))
 
     def move(self, to: int, source: int, size: int) -> None:
         self._card.enter()
@@ -64,9 +76,9 @@ class CardProgram(CudaProgram):
         super().launch(run, begin, end)
 
 
-def new_program(card: Card, kernels: DriverKernels, workspace: CudaRegion) -> CardProgram:
+def new_program(card: Card, pinned: PinnedMemory, kernels: DriverKernels, workspace: CudaRegion) -> CardProgram:
     stream = card.streams.get("compute", 0)
-    return CardProgram(kernels, WorkspaceMemory(card, workspace), stream, card=card)
+    return CardProgram(kernels, WorkspaceMemory(card, pinned, workspace), stream, card=card)
 
 
 def largest_batches(need: WorkspaceNeed) -> Sequence[Batch]:
