@@ -33,6 +33,10 @@ class DeviceError(EngineError):
     """A device that was asked for is not here, or cannot be opened. No other engine would help."""
 
 
+class DeviceFailedError(EngineError):
+    """A device that computed does so no more. It may have been for once; a context that is lost needs another load."""
+
+
 class OutOfMemoryError(EngineError):
     """Memory for weights, KV cache or scratch could not be had."""
 

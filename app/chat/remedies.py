@@ -70,6 +70,8 @@ class Remedies(QObject):
             again = Action(tr("Try again"), lambda: self._session.regenerate(message.id), primary=True)
             go_on = Action(tr("Continue"), lambda: self._session.continue_answer(message.id))
             actions = (again, go_on) if message.content else (again,)
+            if error["kind"] == "DeviceFailedError":  # for once, or until then
+                actions = (*actions, Action(tr("Load the model again"), self._models.reload))
         self._problems.show(
             Problem(
                 ANSWER_PROBLEM,

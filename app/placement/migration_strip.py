@@ -1,4 +1,4 @@
-"""A change of the budget on its way, or why it was taken back; with one button for each."""
+"""A change of the budget on its way, or why it was taken back; with buttons for what can be done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MigrationStrip(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("notice")
-        self._lower = self._more_ram = 0  # budgets that the button offers
+        self._lower = self._more_ram = self._failed = 0  # budgets that the buttons offer
         self.words = QLabel(self)
         self.words.setWordWrap(True)
         self.rest = QLabel(self)
@@ -34,6 +34,10 @@ class MigrationStrip(QFrame):
         self.button = QPushButton(self)
         self.button.setObjectName("secondary")
         self.button.clicked.connect(self._pressed)
+        self.again = QPushButton(tr("Try again"), self)  # what failed: who took the memory may be gone
+        self.again.setObjectName("secondary")
+        self.again.clicked.connect(self._try_again)
+        self.again.hide()
         column = QVBoxLayout()
         column.setSpacing(6)
         column.addWidget(self.words)
@@ -43,6 +47,7 @@ class MigrationStrip(QFrame):
         row.setContentsMargins(14, 10, 14, 10)
         row.setSpacing(14)
         row.addLayout(column, 1)
+        row.addWidget(self.again)
         row.addWidget(self.button)
         self.hide()
 
@@ -65,6 +70,7 @@ class MigrationStrip(QFrame):
         self.button.setText(tr("Cancel"))
         self.button.show()
         self._lower = self._more_ram = 0
+        self.again.hide()
         self.rest.hide()
         self.bar.show()
         self.show()
@@ -73,7 +79,7 @@ class MigrationStrip(QFrame):
         self._mood(serious=True)
         self._more_ram = 0
         step = GiB if event.gpu_bytes >= 2 * GiB else max(MiB, event.gpu_bytes // 8 // MiB * MiB)
-        self._lower = max(0, event.gpu_bytes - step)
+        self._lower, self._failed = max(0, event.gpu_bytes - step), event.gpu_bytes
         self.words.setText(engine_text(event.error.cause))
         before = tr("The budget before, {size}, is in force again.", size=gib(event.residency.budget_bytes))
         parts = (engine_text(event.error.done), before, engine_text(event.error.remedy))
@@ -81,6 +87,7 @@ class MigrationStrip(QFrame):
         self.rest.show()
         self.bar.hide()
         self.button.setVisible(event.error.kind != "PinError")  # less memory would not help
+        self.again.setVisible(event.error.kind not in ("PinError", "ModelDoesNotFitError"))  # nor the same
         self.button.setText(tr("Try {size} lower", size=gib(event.gpu_bytes - self._lower).replace(".0", "")))
         self.show()
 
@@ -96,6 +103,7 @@ class MigrationStrip(QFrame):
         self.words.setText(engine_text(told.error.cause))
         self.rest.setText(sentences(tr("Nothing was changed."), engine_text(told.error.remedy)))
         self.rest.show()
+        self.again.hide()
         self.bar.hide()
         self.button.setVisible(told.wanted is not None and told.ram.total > told.wanted)
         self.button.setText(tr("Allow {size}", size=gib(self._more_ram)))
@@ -106,6 +114,10 @@ class MigrationStrip(QFrame):
             self.setProperty("serious", serious)
             self.style().unpolish(self)
             self.style().polish(self)
+
+    def _try_again(self) -> None:
+        self.hide()
+        self.budget_chosen.emit(self._failed)
 
     def _pressed(self) -> None:
         if self._more_ram:

@@ -904,6 +904,10 @@
       <translation>无法为 {0} 打开显卡：{1}。</translation>
     </message>
     <message>
+      <source>The GPU failed in the middle of a step: {}.</source>
+      <translation>GPU 在计算途中出错：{}。</translation>
+    </message>
+    <message>
       <source>The GPU stays unused: {} go to its context and scratch before the first weight.</source>
       <translation>GPU 保持闲置：在放入第一份权重之前，其上下文与工作区就需要 {0}。</translation>
     </message>
@@ -1438,6 +1442,10 @@
     <message>
       <source>Try again.</source>
       <translation>请重试。</translation>
+    </message>
+    <message>
+      <source>Try again. If it fails again, load the model again; if that fails too, restart Tessera.</source>
+      <translation>请重试。若仍然出错，请重新加载模型；若还是不行，请重启 Tessera。</translation>
     </message>
     <message>
       <source>Type something first.</source>

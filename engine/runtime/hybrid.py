@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.errors import OutOfMemoryError
+from engine.errors import DeviceFailedError, OutOfMemoryError
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
 from engine.models.graph import Graph
@@ -27,6 +27,7 @@ from engine.runtime.streaming import FEWEST_TOKENS
 from engine.runtime.trace import MOST_SPANS
 from engine.runtime.work import ACTIVATIONS, COMPUTE, CPU, WEIGHTS, Costs, Side, Step, StepLeft
 from kernels._cpu import ThreadPool
+from kernels.cuda.kernel_set import LaunchError
 
 _FIRST_MICRO_BATCH = 128
 _GLANCE = 0.02  # seconds between two looks at `interrupted` while waiting for the device
@@ -123,25 +124,26 @@ class HybridExecutor:
 
     def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = lambda: False) -> Logits:
         """As `Executor.run`. A failure on any device ends the step; the state before it is intact."""
-        tokens = sum(len(chunk.tokens) for chunk in chunks)
-        began = time.perf_counter()
         if self._plain is not None:
-            self._plain.micro_batch = self.micro_batch
-            logits = self._plain.run(chunks, interrupted)
-            self.micro_batch = self._plain.micro_batch
-            ended = time.perf_counter()
-            self.times.append(StepTime(tokens, ended - began, {"CPU": ended - began}))
-            span = Span("CPU", CPU, "all operations", began, ended)
-            if self.watch.begin(tokens) is not None:
-                self.watch.end(tokens, [span])
-            if self.trace is not None:
-                self.trace.append(span)
-            return logits
-        outputs = sum(chunk.outputs for chunk in chunks)
+            return self._run_plain(self._plain, chunks, interrupted)
+        try:
+            return self._run_split(chunks, interrupted)
+        except LaunchError as failure:
+            raise DeviceFailedError(
+                f"The GPU failed in the middle of a step: {failure}.",
+                done="What was said so far is kept.",
+                remedy="Try again. If it fails again, load the model again; if that fails too, restart Tessera.",
+            ) from failure
+
+    def _run_split(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool]) -> Logits:
+        began = time.perf_counter()
         self.promoter.trace = self.trace
         self.promoter.settle()
-        self._tables.apply(self.promoter.changed)
-        self._step = Step(make_batch(chunks), tokens, interrupted)
+        if self.promoter.changed:
+            self._tables.apply(self.promoter.changed)
+        batch = make_batch(chunks)
+        tokens, outputs = len(batch), batch.output_count
+        self._step = Step(batch, tokens, interrupted)
         self._make_room(tokens, outputs)
         watched = self.watch.begin(tokens)
         traced = self.trace is not None and len(self.trace) < MOST_SPANS
@@ -149,14 +151,15 @@ class HybridExecutor:
         schedule = self._schedule_for(tokens)
         graph = None
         if self._graphs is not None and schedule is self.schedule:
-            graph = self._graphs.step(self._step.batch, is_traced=launch.spans is not None)
+            graph = self._graphs.step(batch, is_traced=launch.spans is not None)
         if graph is not None:
             self._note_graph(graph, launch)
         else:
             self._replay(schedule, launch, interrupted)
         if launch.is_left or isinstance(launch.failure, StepLeft):
             raise Interrupted
-        self._raise_failure(launch, tokens)
+        if launch.failure is not None:
+            self._raise_failure(launch, tokens)
         self.weights.check_unchanged()
         seconds = time.perf_counter() - began
         if isinstance(self.device.clock, VirtualClock):
@@ -174,6 +177,21 @@ class HybridExecutor:
             return rows if outputs else rows[:0]
         cpu = self._sides[False].program
         return cpu.program.read(cpu.logits)
+
+    def _run_plain(self, plain: Executor, chunks: Sequence[Chunk], interrupted: Callable[[], bool]) -> Logits:
+        """Without a device."""
+        tokens, began = sum(len(chunk.tokens) for chunk in chunks), time.perf_counter()
+        plain.micro_batch = self.micro_batch
+        logits = plain.run(chunks, interrupted)
+        self.micro_batch = plain.micro_batch
+        ended = time.perf_counter()
+        self.times.append(StepTime(tokens, ended - began, {"CPU": ended - began}))
+        span = Span("CPU", CPU, "all operations", began, ended)
+        if self.watch.begin(tokens) is not None:
+            self.watch.end(tokens, [span])
+        if self.trace is not None:
+            self.trace.append(span)
+        return logits
 
     def _schedule_for(self, tokens: int) -> Schedule:
         """The schedule for a step, and what comes over the link for it."""
@@ -209,9 +227,9 @@ class HybridExecutor:
         """Runs nothing for the batch: the programs make room for its values, which later would lose what is in them."""
         if tokens <= ANSWERING < self._rows[0]:
             self._trim()
-        most = max(tokens, self._rows[0]), max(outputs, self._rows[1])
-        if most == self._rows:
+        if tokens <= self._rows[0] and outputs <= self._rows[1]:
             return
+        most = max(tokens, self._rows[0]), max(outputs, self._rows[1])
         for side in self._sides.values():
             side.program.program.run(side.pool, self._current.batch, 0, 0)
         self._rows = most

@@ -14,9 +14,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels.cuda import nvrtc, source
-from kernels.cuda.kernel_set import Dim, LaunchError, OutOfDeviceMemoryError
+from kernels.cuda.kernel_set import ContextLostError, Dim, LaunchError, OutOfDeviceMemoryError
 
 _OUT_OF_MEMORY = 2
+# A context is lost after these: deinitialized, unavailable, uncorrectable memory, an illegal address, a timeout,
+# destroyed, and what else a kernel can do wrong (cuda.h, CUresult). What it held is gone with it, so giving that back
+# is no failure of its own.
+_LOST = {4, 46, 214, *range(700, 703), 709, *range(714, 720), 999}
+_GIVES_BACK = {
+    "cuMemFree_v2", "cuMemFreeHost", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree", "cuEventDestroy_v2",
+    "cuGraphExecDestroy", "cuGraphDestroy", "cuStreamDestroy_v2", "cuModuleUnload", "cuDevicePrimaryCtxRelease_v2",
+}  # fmt: skip
 _LARGE_SHARED = 48 << 10  # more needs to be asked for, once per kernel
 _MAX_DYNAMIC_SHARED, _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 8, 75, 76  # attributes of functions and of devices
 
@@ -38,14 +46,15 @@ class Driver:
         if code:
             text = ctypes.c_char_p()
             self.library.cuGetErrorString(code, ctypes.byref(text))
-            error = OutOfDeviceMemoryError if code == _OUT_OF_MEMORY else LaunchError
+            lost = ContextLostError if code in _LOST else LaunchError
+            error = OutOfDeviceMemoryError if code == _OUT_OF_MEMORY else lost
             raise error(f"{what}: {(text.value or b'unknown error').decode()} ({code})")
 
     def call(self, function: str, *args: object) -> None:
         """A function of the driver's, checked. Integers are passed 64 bits wide: addresses, sizes and handles are."""
-        wide = [ctypes.c_uint64(arg) if isinstance(arg, int) else arg for arg in args]
+        wide = [ctypes.c_uint64(arg) if arg.__class__ is int else arg for arg in args]
         code = getattr(self.library, function)(*wide)
-        if code:
+        if code and not (code in _LOST and function in _GIVES_BACK):
             self.check(code, function)
 
     def make(self, function: str, *args: object) -> int:
@@ -57,7 +66,10 @@ class Driver:
     def enter(self, context: int, generation: int = 0) -> None:
         """Makes a context current in this thread, unless it is. `generation`: another one at the same address."""
         if getattr(self._entered, "context", None) != (context, generation):
-            self.call("cuCtxSetCurrent", context)
+            code = self.library.cuCtxSetCurrent(ctypes.c_uint64(context))
+            if code in _LOST:  # so will be what comes next
+                return
+            self.check(code, "cuCtxSetCurrent")
             self._entered.context = context, generation
 
     def leave(self) -> None:

@@ -18,6 +18,10 @@ class OutOfDeviceMemoryError(LaunchError):
     """The driver has no memory left for what was asked of it."""
 
 
+class ContextLostError(LaunchError):
+    """Something failed that ends a context: nothing works in it any more, and what it held is gone."""
+
+
 class KernelSet(Protocol):
     def launch(
         self, name: str, grid: Dim, block: Dim, args: Sequence[Argument], shared: int = 0, stream: int = 0

@@ -7,6 +7,7 @@ and batches. Operations are launched one by one, in order.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +71,9 @@ class CudaProgram(Recorder):
     def width(self, value: int) -> int:
         return self._values[value].width
 
-    @property
-    def addresses(self) -> list[int]:
+    def addresses(self) -> Iterator[int]:
         """Of all values; a larger batch may move them."""
-        return [*map(_ADDRESS, self._values)]
+        return map(_ADDRESS, self._values)
 
     def refresh(self) -> None:
         """Pointer tables as they are to be for what is launched next. Waits for nothing: the next refresh has to come

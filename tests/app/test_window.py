@@ -224,6 +224,24 @@ def test_a_model_file_that_changed_is_offered_to_be_loaded_again(app, qtbot):
     assert app.page.problem_stack.cards == []
 
 
+def test_a_gpu_that_failed_can_be_tried_again_or_left_for_another_load(app, qtbot):
+    app.engine.answer = None
+    send(qtbot, app, "Hi")
+    qtbot.waitUntil(lambda: bool(app.engine.requests()))
+    request = app.engine.requests()[0]
+    error = ErrorInfo("DeviceFailedError", "The GPU failed.", "What was said so far is kept.", "Try again.")
+    app.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, None, error))
+    qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
+    again, load = app.page.problem_stack.cards[0].problem.actions
+    assert again.primary and not load.primary
+    loads = len([command for command in app.engine.commands if isinstance(command, LoadModel)])
+    load.run()
+    assert len([command for command in app.engine.commands if isinstance(command, LoadModel)]) == loads + 1
+    app.engine.answer = "Fine."
+    again.run()
+    qtbot.waitUntil(lambda: len(app.engine.requests()) == 2)
+
+
 def test_after_unloading_nobody_is_asked(app, qtbot):
     app.context.models.unload()
     send(qtbot, app, "Hi")

@@ -133,10 +133,24 @@ def test_a_rollback_says_why_and_offers_one_gib_less(played, qtbot):
     assert page.strip.isVisible()
     assert "7.1 GiB" in page.strip.words.text()
     assert "6.0 GiB, is in force again" in page.strip.rest.text()
-    assert page.strip.button.text() == "Try 1 GiB lower"
+    assert page.strip.button.text() == "Try 1 GiB lower" and page.strip.again.isVisible()
     qtbot.waitUntil(lambda: page.budget.slider.value() == 6 * 1024)
     page.strip.button.click()
     assert played.sent(SetBudget)[-1] == SetBudget(7 * GiB)
+
+
+def test_a_rollback_offers_to_try_again_where_that_can_help(played, qtbot):
+    """Another program may have taken the memory meanwhile; a pin, or a model that never fits, is as it was."""
+    strip = played.page.strip
+    played.page.budget.choose(8 * GiB)
+    for kind, helps in (("PinError", False), ("ModelDoesNotFitError", False), ("MigrationFailedError", True)):
+        played.emit(PlacementRolledBack(8 * GiB, ErrorInfo(kind, "The driver refused."), told(6 * GiB)))
+        assert strip.again.isVisible() == helps
+    qtbot.waitUntil(lambda: played.page.budget.slider.value() == 6 * 1024)
+    strip.again.click()
+    assert played.sent(SetBudget)[-1] == SetBudget(8 * GiB) and not strip.again.isVisible()
+    played.emit(MigrationProgress(8 * GiB, GiB // 2, 2 * GiB))
+    assert strip.isVisible() and not strip.again.isVisible()
 
 
 def test_heat_deepens_colours_and_the_table_tells_it(played):

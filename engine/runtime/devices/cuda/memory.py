@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from engine.runtime.devices.cuda.card import Card
 from engine.runtime.devices.cuda.copies import Copies
 from engine.runtime.devices.memory import Bytes, DeviceMemory, DeviceMemoryError, Region
 from kernels.cuda.driver import Driver
-from kernels.cuda.kernel_set import LaunchError
+from kernels.cuda.kernel_set import ContextLostError, LaunchError
 
 # Addresses reserved at once, the most that the system gives: they cost nothing, and a region takes its largest size.
 _ADDRESSES = (1 << 40, 1 << 38, 1 << 36)
@@ -202,7 +203,8 @@ class CudaMemory(DeviceMemory):
 
     def _give_back(self, numbers: list[int]) -> None:
         if numbers:
-            self.card.synchronize("compute")  # copies within the card may still read there
+            with suppress(ContextLostError):  # else copies within the card may still read there
+                self.card.synchronize("compute")
         for number in numbers:
             self.card.call("cuMemUnmap", self.base + number * self.chunk_bytes, self.chunk_bytes)
             self.card.call("cuMemRelease", self._chunks.pop(number).handle)

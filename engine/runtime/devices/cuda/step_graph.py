@@ -9,6 +9,7 @@ addresses: the batch, expert tables, inputs and outputs of the CPU's segments.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -37,6 +38,7 @@ _STREAMS = {
     WEIGHTS: "prefetch",  # not that of promotions, which go on beside a capture
     _STAGING: "staging",
 }
+_HOST = operator.attrgetter("host")
 _NO_TIMING, _THREAD_LOCAL = 2, 1  # CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _TIMED_EVERY, _FIRST_TIMED = 64, 3  # steps: reading a step's times takes longer than its launch
 
@@ -84,7 +86,7 @@ class StepGraph:
 
     def signature(self) -> tuple[object, ...]:
         """Memory that was captured; where it has changed, the graph is of no use."""
-        return self._program.addresses, [staging.host for staging in self._stagings]
+        return (*self._program.addresses(), *map(_HOST, self._stagings))
 
     def step(self, batch: Batch, *, is_traced: bool = False) -> None:
         """Runs one step to its end. LaunchError where the driver refuses, EngineError where the CPU's share fails.
@@ -97,14 +99,17 @@ class StepGraph:
         self._passes += 1
         self._is_timed = self._can_time and (is_traced or self._passes % _TIMED_EVERY == _FIRST_TIMED)
         try:
-            executable = self._executable_or_untimed() if self._passes > 1 else None
-            self._timing.begin()
+            executable = self._graphs.get(self._is_timed)
+            if executable is None and self._passes > 1:
+                executable = self._executable_or_untimed()
+            if self._is_timed:
+                self._timing.begin()
             self._hand_over.begin()
             if executable is None:
                 self._emit()
             else:
-                self._card.call("cuGraphLaunch", executable, self._card.streams["compute"])
-            self._card.synchronize("compute")
+                self._card.call("cuGraphLaunch", executable[1], self._stream(COMPUTE))
+            self._card.call("cuStreamSynchronize", self._stream(COMPUTE))
         except BaseException:
             self._hand_over.cancel()
             raise
@@ -140,7 +145,7 @@ class StepGraph:
 
     # --- one pass ---------------------------------------------------------------------------------------------
 
-    def _executable_or_untimed(self) -> int:
+    def _executable_or_untimed(self) -> tuple[int, int]:
         """A driver that captures no timed events still runs the step."""
         try:
             return self._executable()
@@ -158,8 +163,8 @@ class StepGraph:
             self._can_time = False
             self._timing.close()
 
-    def _executable(self) -> int:
-        """What is launched, captured where it is wanted for the first time."""
+    def _executable(self) -> tuple[int, int]:
+        """A graph and its executable, captured where they are wanted for the first time."""
         if self._is_timed not in self._graphs:
             compute, graph = self._card.streams["compute"], ctypes.c_uint64()
             self._card.call("cuStreamBeginCapture_v2", compute, _THREAD_LOCAL)
@@ -171,7 +176,7 @@ class StepGraph:
                 self._card.call("cuStreamEndCapture", compute, ctypes.byref(graph))
             executable = self._card.make("cuGraphInstantiateWithFlags", graph.value, 0)
             self._graphs[self._is_timed] = graph.value, executable
-        return self._graphs[self._is_timed][1]
+        return self._graphs[self._is_timed]
 
     def _emit(self) -> None:
         """Puts a whole step on the card's streams. All of them begin and end with the compute stream."""
