@@ -46,7 +46,6 @@ class BudgetControl:
         self.pin_store: PinStore | None = None  # where pins are kept
         self.ram_bytes: int | None = None  # that plans keep within; None: what the machine has
         planner.overhead = executor.overhead_bytes
-        planner.buffer_bytes = executor.buffer_bytes
         self._plan: PlacementPlan = planner.plan(Budget(0))
         self._migration: Iterator[MigrationStep] | None = None
         self._goal = (0, self._plan, 0.0)  # of the migration under way: budget, plan, when it was asked for
@@ -112,7 +111,7 @@ class BudgetControl:
     def _planner(self, hardware: HardwareProfile, heat: Heat | None, pins: Pins) -> Planner:
         old = self.planner
         planner = Planner(old.shape, hardware, old.work, old.mode, heat, pins)
-        planner.overhead, planner.buffer_bytes = old.overhead, old.buffer_bytes
+        planner.overhead = old.overhead
         return planner
 
     def advance(self) -> None:
@@ -155,7 +154,7 @@ class BudgetControl:
         self._plan = plan if self._next is None else self._plan
 
     def _pace_of(self, plan: PlacementPlan, planning_seconds: float) -> Pace:
-        simulation = simulate(plan, self.planner.times, _SIMULATED_TOKENS, prefetch=self._has_prefetch_buffers(plan))
+        simulation = simulate(plan, self.planner.times, _SIMULATED_TOKENS)
         seconds = simulation.decode.seconds / _SIMULATED_TOKENS
         lanes = {lane: share * seconds for lane, share in simulation.utilisation().items() if lane != "link"}
         return Pace(seconds, lanes, planning_seconds)
@@ -188,19 +187,11 @@ class BudgetControl:
                 split = prefill_split(placed.bank, hardware, self.planner.work)
                 count = float(split.link[placed.slots]) * hardware.link.to_gpu / placed.bank.expert_bytes
                 streamed[placed.bank.key] = round(count)
-        prompts, few = (self._prefetched(plan, decode=decode) for decode in (False, True))
+        prompts, few = (
+            frozenset(plan.items[i].item.key for i in choose_prefetch(self.planner.times, choice_of(plan), decode=step))
+            for step in (False, True)
+        )
         return replace(Placement.of(plan, streamed), prefetched_for_prompts=prompts, prefetched_for_few=few)
-
-    def _prefetched(self, plan: PlacementPlan, *, decode: bool) -> frozenset[str]:
-        """Items in RAM to be prefetched, where there is room for what passes through."""
-        if not self._has_prefetch_buffers(plan):
-            return frozenset()
-        chosen = choose_prefetch(self.planner.times, choice_of(plan), decode=decode)
-        return frozenset(plan.items[index].item.key for index in chosen)
-
-    def _has_prefetch_buffers(self, plan: PlacementPlan) -> bool:
-        room = self.planner.reserved(plan.gpu_budget)
-        return room > 0 and room >= self.planner.buffer_bytes
 
     # --- what is shown ----------------------------------------------------------------------------------------
 

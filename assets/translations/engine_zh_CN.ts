@@ -420,6 +420,10 @@
       <translation>第 {0} 层的专家被固定到 GPU，而其路由被固定到内存。</translation>
     </message>
     <message>
+      <source>Feed-forward blocks in RAM come over the link for a step where that is faster: {} × {} are kept for those under way.</source>
+      <translation>内存中的前馈块会在更快的情况下经由总线传来供单步使用：为传输中的块预留 {} × {}。</translation>
+    </message>
+    <message>
       <source>Free some space or choose another models folder, then resume.</source>
       <translation>请腾出一些空间或选择其他模型文件夹，然后继续。</translation>
     </message>

@@ -62,6 +62,11 @@ def notes(planner: Planner, choice: Choice, limit: int, budget: Budget) -> tuple
         found.append(
             f"The GPU stays unused: {gib(planner.overhead)} go to its context and scratch before the first weight."
         )
+    if choice.uses_gpu and choice.prefetch_depth:
+        found.append(
+            f"Feed-forward blocks in RAM come over the link for a step where that is faster: {choice.prefetch_depth} × "
+            f"{gib(planner.buffer_bytes)} are kept for those under way."
+        )
     found.append(next_gib(planner, choice, limit))
     return tuple(found)
 

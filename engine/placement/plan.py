@@ -69,6 +69,7 @@ class PlacementPlan:
     ram: MemoryUse
     gpu_budget: int
     predicted: Speeds
+    prefetch_depth: int = 0  # items in RAM for which `gpu` has buffers, so that they come over the link for a step
     notes: tuple[str, ...] = ()
 
     @property

@@ -28,12 +28,13 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device, ExpertBank, ItemKind, PlacementItem
 from engine.placement.pins import PinError, Pins
 from engine.placement.plan import MemoryUse, Mode, Placed, PlacedExperts, PlacementPlan
+from engine.placement.prefetch import buffer_bytes
+from engine.placement.prefetch_room import PrefetchRoom
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, Heat, StepTimes
 
 # Shares of the non-expert bytes at which a search for room for slots is tried, when not all of them fit.
 _SHARES = 16
-_ROOM_PER_BUFFERS = 4  # bytes of room for each that weights only pass through
 # LEAST_MEMORY keeps at least this share of the decode speed that the whole budget would give.
 KEPT_SPEED = 0.85
 # What an item costs that is pinned to the GPU and is not there: more than any step takes.
@@ -54,7 +55,8 @@ class _Candidate:
 
 
 class Planner:
-    """Plans of one model on one machine for one workload."""
+    """Plans of one model on one machine for one workload. `prefetch`: whether memory may be kept for weights that pass
+    through, for the sake of prompts."""
 
     def __init__(
         self,
@@ -64,6 +66,8 @@ class Planner:
         mode: Mode = Mode.DECODE,
         heat: Heat | None = None,
         pins: Pins | None = None,
+        *,
+        prefetch: bool = True,
     ) -> None:
         self.pins = pins or Pins()
         self.shape = shape
@@ -76,7 +80,7 @@ class Planner:
         self.state_bytes = [i.state_bytes(self.work.context, self.work.value_bytes) for i in self.items]
         self.sizes = [i.bytes + s for i, s in zip(self.items, self.state_bytes, strict=True)]
         self.overhead = gpu_overhead(shape, self.work) if hardware.gpu else 0
-        self.buffer_bytes = 0  # wanted for weights that are prefetched, where the overhead has no room for them
+        self.buffer_bytes = buffer_bytes(self.items) if prefetch else 0  # for an item that is prefetched
         self._pinned = [self._pin_of(item) for item in self.items]
 
     def plan(self, budget: Budget) -> PlacementPlan:
@@ -91,15 +95,15 @@ class Planner:
 
     def choose(self, limit: int) -> Choice:
         """The fastest placement within `limit` bytes of GPU memory, all told. PinError where the pins find no room."""
-        best = self._fastest(limit)
+        best = replace(self._fastest(limit), prefetch_depth=self.prefetch_depth(limit))
         if self.pins:
             self._check_pins(best, limit)
         return best
 
     def _fastest(self, limit: int) -> Choice:
-        capacity = limit - self.overhead - self.reserved(limit)
         best = self._cpu_only
-        if self.hardware.gpu is None or capacity <= 0:
+        capacity = self._prefetch_room.capacity(limit - self.overhead) if self.hardware.gpu is not None else 0
+        if capacity <= 0:
             return best
         if capacity < self._chain.all_bytes:
             seconds = self._chain.seconds(capacity)
@@ -113,13 +117,9 @@ class Planner:
                 best = Choice(candidate.on_gpu, tuple(slots.tolist()), seconds)
         return best
 
-    def reserved(self, limit: int) -> int:
-        """Bytes kept for prefetched weights: all that is wanted where that is a quarter of the room at most, and not
-        everything fits; less room than that is left to weights that stay."""
-        room = limit - self.overhead
-        if room >= self._chain.all_bytes:
-            return 0
-        return min(self.buffer_bytes, max(0, room - (_ROOM_PER_BUFFERS - 1) * self.buffer_bytes))
+    def prefetch_depth(self, limit: int) -> int:
+        """Items in RAM for which buffers are kept, so that they come over the link for a step."""
+        return self._prefetch_room.depth(limit - self.overhead) if self.hardware.gpu is not None else 0
 
     # --- pins -------------------------------------------------------------------------------------------------
 
@@ -176,6 +176,12 @@ class Planner:
             for seconds, pin in zip(times.beside_gpu, self._pinned, strict=True)
         ]
         return DeviceChain(here, times.gpu, self.sizes, self._stays, switch)
+
+    @cached_property
+    def _prefetch_room(self) -> PrefetchRoom:
+        steps = (False,) if self.mode is Mode.PREFILL else (True, False)
+        most = [not stays for stays in self._stays]
+        return PrefetchRoom(self.times, most, self.buffer_bytes, self._chain.all_bytes, steps)
 
     @cached_property
     def _stays(self) -> list[bool]:
@@ -282,10 +288,11 @@ class Planner:
         return PlacementPlan(
             items=placed,
             experts=experts,
-            gpu=self._gpu_use(placed, experts, limit) if uses_gpu else MemoryUse(),
+            gpu=self._gpu_use(placed, experts, choice.prefetch_depth) if uses_gpu else MemoryUse(),
             ram=self._ram_use(placed, experts),
             gpu_budget=limit,
             predicted=self.times.speeds(choice),
+            prefetch_depth=choice.prefetch_depth if uses_gpu else 0,
             notes=explain.notes(self, choice, limit, budget),
         )
 
@@ -299,13 +306,13 @@ class Planner:
         order = np.argsort(-heat, kind="stable")
         return tuple(sorted(int(e) for e in order[:slots]))
 
-    def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts], limit: int) -> MemoryUse:
+    def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts], depth: int) -> MemoryUse:
         there = [p for p in placed if p.device is Device.GPU]
         return MemoryUse(
             weights=sum(p.item.bytes for p in there),
             experts=sum(e.slots * e.bank.expert_bytes for e in experts),
             state=sum(p.state_bytes for p in there),
-            overhead=self.overhead + self.reserved(limit),
+            overhead=self.overhead + depth * self.buffer_bytes,
         )
 
     def _ram_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts]) -> MemoryUse:

@@ -3,8 +3,11 @@
 One batch goes through the items in turn, on CPU and GPU, so what they take adds up; only copies run beside it. A copy
 begins when the link and its buffer are free, so it hides behind what is computed between two uses of a buffer: which
 items are chosen decides when the step ends. `choose_prefetch` goes through the items in the order of the graph with
-both ways to do each. What the rest of the step needs to know of the items so far are three times: when they are done,
-and when either buffer can be filled again. Of two ways, one that is later in nothing is as good in all that follows.
+both ways to do each. What the rest of the step needs to know of the items so far is when they are done, and when each
+buffer can be filled again. Of two ways, one that is later in nothing is as good in all that follows.
+
+An item takes a buffer for each of its pieces, and the next one the buffers after those: with room for `depth` items,
+copies run as far ahead.
 
 In decode the CPU is bound by RAM, of which a copy takes its share: there only what hides behind the GPU is free. That
 is little, and no plan counts on it: its predicted speed is without, and so only rises with the budget.
@@ -12,8 +15,9 @@ is little, and no plan counts on it: its predicted speed is without, and so only
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from operator import le
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.placement.hardware.profile import Link
@@ -22,6 +26,8 @@ from engine.placement.items import ItemKind, PlacementItem
 if TYPE_CHECKING:
     from engine.placement.step_times import Choice, ItemTimes, StepTimes
 
+MOST_DEPTH = 3  # items that buffers hold: a fourth gained 3 % at most, over links of any speed
+BUFFERS = 2  # that an item takes: while a piece of it is used, the next one is under way
 _MOST_WAYS = 16  # that are followed at a time
 _EQUAL = 1e-4  # of a step: times that differ by less do not tell two ways apart
 
@@ -29,11 +35,11 @@ _EQUAL = 1e-4  # of a step: times that differ by less do not tell two ways apart
 def choose_prefetch(times: StepTimes, choice: Choice, *, decode: bool) -> frozenset[int]:
     """Indices of the items with which a token, or a chunk of a prompt, is done first."""
     link = times.hardware.link
-    if link is None or not choice.uses_gpu:
+    if link is None or not choice.uses_gpu or not choice.prefetch_depth:
         return frozenset()
     pipeline = _Pipeline(times, choice, link, decode)
     alone = pipeline.seconds(frozenset())
-    ways = [_Way()]
+    ways = [pipeline.start]
     for index in range(len(times.model.items)):
         if pipeline.is_candidate(index):
             ways = _best(ways, _EQUAL * alone)
@@ -62,6 +68,12 @@ def pieces(item: PlacementItem) -> tuple[int, ...]:
     return tuple(filter(None, (item.bytes - last, last)))
 
 
+def buffer_bytes(items: Sequence[PlacementItem]) -> int:
+    """GPU memory for the pieces of any one of `items`, as far as they can be prefetched."""
+    found = [pieces(item) for item in items if is_prefetchable(item)]
+    return sum(max((p[place] for p in found if len(p) > place), default=0) for place in range(BUFFERS))
+
+
 def is_prefetchable(item: PlacementItem) -> bool:
     """What an attention remembers lies where it is computed, and of experts some are streamed instead."""
     return item.kind is ItemKind.FEED_FORWARD and item.state is None and item.bytes > 0
@@ -70,9 +82,8 @@ def is_prefetchable(item: PlacementItem) -> bool:
 class _Way(NamedTuple):
     """The items so far, done in one way. Seconds from the beginning of the step."""
 
+    free: tuple[float, ...]  # when a copy into each buffer can begin, in the order in which they are used
     now: float = 0.0
-    fill: float = 0.0  # when a copy into the first buffer can begin
-    refill: float = 0.0  # when the second buffer is free
     on_gpu: bool = False
     on_cpu: tuple[tuple[float, float], ...] = ()  # when the CPU computed, as far as copies can still fall there
     chosen: tuple[int, object] | None = None  # the last item that was prefetched, and those before it
@@ -88,9 +99,9 @@ class _Way(NamedTuple):
 def _best(ways: list[_Way], equal: float) -> list[_Way]:
     """Those that may yet turn out to be best, at most `_MOST_WAYS`."""
     kept: list[_Way] = []
-    for way in sorted(ways):
-        fill, refill, on_gpu = way.fill + equal, way.refill + equal, way.on_gpu
-        if not any(other.fill <= fill and other.refill <= refill and other.on_gpu is on_gpu for other in kept):
+    for way in sorted(ways, key=lambda way: way.now):
+        limits = [at + equal for at in way.free]
+        if not any(other.on_gpu is way.on_gpu and all(map(le, other.free, limits)) for other in kept):
             kept.append(way)
     if len(kept) <= _MOST_WAYS:
         return kept
@@ -105,10 +116,14 @@ class _Pipeline:
     decode: bool
 
     def seconds(self, chosen: Collection[int]) -> float:
-        way = _Way()
+        way = self.start
         for index in range(len(self.choice.on_gpu)):
             way = self.prefetched(way, index) if index in chosen else self.resident(way, index)
         return self.end(way)
+
+    @property
+    def start(self) -> _Way:
+        return _Way((0.0,) * (BUFFERS * self.choice.prefetch_depth))
 
     def is_candidate(self, index: int) -> bool:
         return not self.choice.on_gpu[index] and is_prefetchable(self.times.model.items[index])
@@ -124,18 +139,18 @@ class _Pipeline:
     def prefetched(self, way: _Way, index: int) -> _Way:
         """An item that comes over the link in pieces, each as soon as its buffer is free."""
         item, seconds = self.times.model.items[index], self._times.gpu[index]
-        now, link_free, hindered = self._arrived(way, on_gpu=True), way.fill, 0.0
+        now, link_free, hindered = self._arrived(way, on_gpu=True), 0.0, 0.0
         on_cpu: tuple[tuple[float, float], ...] = ()
-        free = [way.fill, way.refill]
+        used = list(way.free[:BUFFERS])
         for buffer, size in enumerate(pieces(item)):
-            begin = max(link_free, free[buffer])
+            begin = max(link_free, used[buffer])
             link_free = begin + self.link.latency + size / self.link.to_gpu
             hindered += self._beside_cpu(way, begin, link_free)
-            free[buffer] = now = max(now, link_free) + seconds * size / item.bytes
-        fill = max(link_free, free[0])
+            used[buffer] = now = max(now, link_free) + seconds * size / item.bytes
+        free = tuple(max(link_free, at) for at in (*way.free[BUFFERS:], *used))
         if self.decode:  # what the CPU lost, it makes up for now
-            on_cpu = (*(span for span in way.on_cpu if span[1] > fill), (now, now + hindered))
-        return _Way(now + hindered, fill, free[1], True, on_cpu, (index, way.chosen))
+            on_cpu = (*(span for span in way.on_cpu if span[1] > free[0]), (now, now + hindered))
+        return _Way(free, now + hindered, True, on_cpu, (index, way.chosen))
 
     def end(self, way: _Way) -> float:
         """When the logits are in RAM."""

@@ -7,7 +7,8 @@ ended. Decode draws each layer's hits per token from its hit rate, so a slow lay
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,7 @@ from engine.placement.expert_curves import prefill_split
 from engine.placement.items import ExpertBank, PlacementItem
 from engine.placement.locality import PROMOTED_SHARE
 from engine.placement.plan import PlacementPlan, Speeds
-from engine.placement.prefetch import choose_prefetch, lost_share, pieces
+from engine.placement.prefetch import BUFFERS, choose_prefetch, lost_share, pieces
 from engine.placement.step_times import Choice, StepTimes
 
 
@@ -90,11 +91,8 @@ class Simulator:
     def __init__(self, times: StepTimes, seed: int = 0) -> None:
         self._times = times
         self._random = np.random.default_rng(seed)
-        self._prefetches = True
 
-    def run(self, choice: Choice, tokens: int = 16, *, prefetch: bool = True) -> Simulation:
-        """`prefetch`: whether the device has room for what passes through."""
-        self._prefetches = prefetch
+    def run(self, choice: Choice, tokens: int = 16) -> Simulation:
         decode, prefill = Timeline(), Timeline()
         hits: list[int] = []
 
@@ -106,10 +104,11 @@ class Simulator:
         def stream(index: int, lane: Lane, ready: float) -> float:
             return self._experts_prefill(prefill, index, lane, choice, ready)
 
+        few, some = (choose_prefetch(self._times, choice, decode=step) for step in (True, False))
         done = 0.0
         for _ in range(tokens):
-            done = self._step(decode, choice, done, draw, decode=True)
-        chunk = self._step(prefill, choice, 0.0, stream, decode=False)
+            done = self._step(decode, choice, few, done, draw, decode=True)
+        chunk = self._step(prefill, choice, some, 0.0, stream, decode=False)
         work = self._times.work
         uses = tokens * sum(bank.used for bank in self._times.model.banks)
         speeds = Speeds(
@@ -120,11 +119,19 @@ class Simulator:
         )
         return Simulation(speeds, decode, prefill)
 
-    def _step(self, line: Timeline, choice: Choice, ready: float, experts: RunExperts, *, decode: bool) -> float:
+    def _step(
+        self,
+        line: Timeline,
+        choice: Choice,
+        prefetched: Collection[int],
+        ready: float,
+        experts: RunExperts,
+        *,
+        decode: bool,
+    ) -> float:
         """One token or chunk through all items; when it is done. It begins and ends on the CPU."""
         copy = self._times.switch_seconds(decode=decode)
-        prefetched = choose_prefetch(self._times, choice, decode=decode) if self._prefetches else frozenset[int]()
-        buffers = [ready, ready]  # when they are free
+        buffers = deque([ready] * BUFFERS * choice.prefetch_depth)  # when they are free, in the order of their use
         done, last = ready, False
         for index, (item, on_gpu) in enumerate(zip(self._times.model.items, choice.on_gpu, strict=True)):
             there = on_gpu or index in prefetched
@@ -144,7 +151,7 @@ class Simulator:
         return line.add(Lane.LINK, "logits", copy, done) if last else done
 
     def _prefetch(
-        self, line: Timeline, item: PlacementItem, seconds: float, ready: float, buffers: list[float], *, decode: bool
+        self, line: Timeline, item: PlacementItem, seconds: float, ready: float, buffers: deque[float], *, decode: bool
     ) -> float:
         """An item that comes over the link in pieces, each as soon as its buffer is free; when it is done, and the CPU
         has made up for what the copies cost it."""
@@ -155,6 +162,7 @@ class Simulator:
             there = line.add(Lane.LINK, f"{item.name} prefetched", copying, buffers[buffer], stream="weights")
             both += line.beside(Lane.CPU, there - copying, there)
             done = buffers[buffer] = line.add(Lane.GPU, item.name, seconds * size / item.bytes, done, there)
+        buffers.rotate(-BUFFERS)
         lost = both * lost_share(self._times, decode=decode)
         return line.add(Lane.CPU, f"slowed by copies for {item.name}", lost, done) if lost else done
 
@@ -218,11 +226,9 @@ class Simulator:
 
 def choice_of(plan: PlacementPlan) -> Choice:
     """A plan as the simulator takes it."""
-    return Choice(tuple(p.device.value == "gpu" for p in plan.items), plan.slots)
+    on_gpu = tuple(placed.device.value == "gpu" for placed in plan.items)
+    return Choice(on_gpu, plan.slots, prefetch_depth=plan.prefetch_depth)
 
 
-def simulate(
-    plan: PlacementPlan, times: StepTimes, tokens: int = 16, seed: int = 0, *, prefetch: bool = True
-) -> Simulation:
-    """`prefetch`: whether the device has room for weights that pass through."""
-    return Simulator(times, seed).run(choice_of(plan), tokens, prefetch=prefetch)
+def simulate(plan: PlacementPlan, times: StepTimes, tokens: int = 16, seed: int = 0) -> Simulation:
+    return Simulator(times, seed).run(choice_of(plan), tokens)

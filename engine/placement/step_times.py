@@ -23,11 +23,13 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A placement in its barest form: which items are on the GPU, and how many expert slots each bank has."""
+    """A placement in its barest form: which items are on the GPU, how many expert slots each bank has, and for how
+    many items there are buffers through which they come over the link instead."""
 
     on_gpu: tuple[bool, ...]
     slots: tuple[int, ...]
     seconds: float = 0.0  # of what it was chosen for: a token, or a chunk of the prompt
+    prefetch_depth: int = 0
 
     @property
     def uses_gpu(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
@@ -39,13 +39,6 @@ class Binder:
                     program.program.bind_weight(program.weights[name], memory)
         self._bind_caches(program, on_device=True)
 
-    def bind_pieces(self, program: CpuProgram, pieces: Sequence[Piece], buffers: Sequence[Region]) -> None:
-        """What is prefetched, where it will be."""
-        for piece in pieces:
-            for name, offset in piece.offsets.items():
-                memory = buffers[piece.buffer].view(offset, offset + self._graph.weights[name].nbytes)
-                program.program.bind_weight(program.weights[name], memory)
-
     def _bind_caches(self, program: CpuProgram, on_device: bool) -> None:
         """Those that this side's attention works with."""
         for index in range(len(program.kv_layers)):
@@ -67,6 +60,14 @@ class Binder:
         else:
             held = self._residency.item_weights(op.item)
         return {name: held[name.partition("#")[0]] for name in names}
+
+
+def bind_pieces(program: CpuProgram, graph: Graph, pieces: Iterable[Piece], buffers: Mapping[int, Region]) -> None:
+    """What is prefetched, where it will be."""
+    for piece in pieces:
+        for name, offset in piece.offsets.items():
+            memory = buffers[piece.buffer].view(offset, offset + graph.weights[name].nbytes)
+            program.program.bind_weight(program.weights[name], memory)
 
 
 def bind_layer(program: CpuProgram, graph: Graph, pool: KVPool, index: int) -> None:

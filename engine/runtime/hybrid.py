@@ -115,11 +115,6 @@ class HybridExecutor:
         """Device memory that any placement takes beside what it places."""
         return self._lowering.overhead_bytes
 
-    @property
-    def buffer_bytes(self) -> int:
-        """Device memory that prefetching takes, whatever is prefetched."""
-        return self._lowering.buffer_bytes
-
     # --- steps ------------------------------------------------------------------------------------------------
 
     def run(self, chunks: Sequence[Chunk], interrupted: Callable[[], bool] = lambda: False) -> Logits:
@@ -198,7 +193,9 @@ class HybridExecutor:
         assert self.schedule is not None
         prefill = self.prefill_schedule if tokens >= FEWEST_TOKENS else None
         self._tables.stream(prefill is not None)
-        return prefill or self.schedule
+        schedule = prefill or self.schedule
+        self._tables.prefetch(schedule.pieces)
+        return schedule
 
     def _replay(self, schedule: Schedule, launch: Launch, interrupted: Callable[[], bool]) -> None:
         """Launches every stream's tasks; returns when all have ended."""

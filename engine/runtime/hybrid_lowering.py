@@ -15,7 +15,7 @@ from engine.runtime.executor import LARGEST_MICRO_BATCH
 from engine.runtime.lowering import CpuProgram, capture, crossing_values
 from engine.runtime.passing import release_tiles
 from engine.runtime.placement import BUFFERS, Placement, split_experts, tile_experts, without_streaming
-from engine.runtime.prefetch import Piece, buffer_sizes, pieces_of, prefetchable
+from engine.runtime.prefetch import Piece, buffer_sizes, pieces_of
 from engine.runtime.residency import Residency
 from engine.runtime.schedule import Schedule, Scheduler, Stagings
 from engine.runtime.segments import place
@@ -76,8 +76,8 @@ class HybridLowering:
         """Programs and schedules for what the residency holds. On an error everything is as before."""
         graph = split_experts(self._graph, placement)
         few, device = without_streaming(graph), self._device
-        few_pieces = pieces_of(few, placement.prefetched_for_few)
-        pieces = pieces_of(graph, placement.prefetched_for_prompts)
+        few_pieces = pieces_of(few, placement.prefetched_for_few, placement.prefetch_depth)
+        pieces = pieces_of(graph, placement.prefetched_for_prompts, placement.prefetch_depth)
         tiles = self._passing.allocate_tiles({b: self.tile_sizes[b] for b, n in placement.streamed.items() if n})
         buffers = self._passing.buffers
         stagings: Stagings = {}
@@ -90,7 +90,6 @@ class HybridLowering:
             }
             self._binder.bind_cpu(sides[False].program)
             self._binder.bind_device(sides[True].program, graph, placement, tiles)
-            self._binder.bind_pieces(sides[True].program, [*pieces, *few_pieces], buffers)
             on_device = placement.with_items(placement.prefetched_for_few)
             decode = self._schedule(few, on_device, sides, stagings, few_pieces)
             prefill = None
@@ -103,7 +102,7 @@ class HybridLowering:
             if tiles is not self._passing.tiles:
                 release_tiles(tiles)
             if buffers is not self._passing.buffers:
-                release_tiles([buffers])
+                release_tiles([buffers.values()])
             raise
         for key in self._stagings.keys() - stagings.keys():
             self._stagings[key].release()
@@ -119,7 +118,7 @@ class HybridLowering:
         self._stagings = {}
         self._workspace.resize(0)
         self._passing.set_tiles([])
-        self._passing.set_buffers([])
+        self._passing.set_buffers({})
 
     # --- what it takes ----------------------------------------------------------------------------------------
 
@@ -133,11 +132,6 @@ class HybridLowering:
         """Device memory in use for what lies between operations."""
         stagings = sum(staging.charged for staging in self._stagings.values())
         return self._workspace.charged + stagings + self._passing.charged
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Device memory that prefetching takes, whatever is prefetched."""
-        return sum(buffer_sizes(pieces_of(self._graph, prefetchable(self._graph))))
 
     @property
     def overhead_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from engine.runtime.traffic import Traffic
 
 
 class PassingWeights:
-    """Two buffers for tiles and two for pieces, each of which is filled while the other is used."""
+    """Buffers for tiles, two of them, and for pieces: some are filled while another is used."""
 
     def __init__(self, graph: Graph, device: Device, weights: WeightStore, traffic: Traffic) -> None:
         self.tiles: list[list[Region]] = []  # by buffer: gate, up, down, biases
-        self.buffers: list[Region] = []  # for items that are prefetched
+        self.buffers: dict[int, Region] = {}  # by number, for items that are prefetched
         self._memory = device.memory
         self._weights = weights
         self._traffic = traffic
@@ -30,7 +30,7 @@ class PassingWeights:
     @property
     def charged(self) -> int:
         """Device memory in use."""
-        return sum(region.charged for buffer in (*self.tiles, self.buffers) for region in buffer)
+        return sum(region.charged for buffer in (*self.tiles, self.buffers.values()) for region in buffer)
 
     def allocate_tiles(self, banks: Mapping[str, int]) -> list[list[Region]]:
         """Buffers for tiles of so many experts of each bank: those that are there, if they fit. DeviceMemoryError."""
@@ -75,23 +75,23 @@ class PassingWeights:
 
     # --- what is prefetched -----------------------------------------------------------------------------------
 
-    def allocate_buffers(self, sizes: Sequence[int]) -> list[Region]:
+    def allocate_buffers(self, sizes: Mapping[int, int]) -> dict[int, Region]:
         """Memory for what is prefetched: that which is there, if it fits. DeviceMemoryError."""
-        if [region.size for region in self.buffers] == [size for size in sizes if size]:
+        if {number: region.size for number, region in self.buffers.items()} == sizes:
             return self.buffers
-        new: list[Region] = []
+        new: dict[int, Region] = {}
         try:
-            for size in filter(None, sizes):
-                new.append(self._memory.allocate(size, "Prefetched weights"))
+            for number, size in sizes.items():
+                new[number] = self._memory.allocate(size, "Prefetched weights")
         except BaseException:
-            release_tiles([new])
+            release_tiles([new.values()])
             raise
         return new
 
-    def set_buffers(self, buffers: list[Region]) -> None:
+    def set_buffers(self, buffers: dict[int, Region]) -> None:
         """`buffers` take the place of those that were there."""
         if buffers is not self.buffers:
-            release_tiles([self.buffers])
+            release_tiles([self.buffers.values()])
             self.buffers = buffers
 
     def piece_parts(self, piece: Piece) -> list[tuple[Region, int, Bytes]]:
@@ -113,10 +113,10 @@ class PassingWeights:
 
     def close(self) -> None:
         self.set_tiles([])
-        self.set_buffers([])
+        self.set_buffers({})
 
 
-def release_tiles(buffers: list[list[Region]]) -> None:
+def release_tiles(buffers: Iterable[Iterable[Region]]) -> None:
     for buffer in buffers:
         for region in buffer:
             region.release()

@@ -38,13 +38,15 @@ _TILE_BYTES = 32 << 20  # at most; and at most a quarter of a bank
 class Placement:
     """`on_device` names items ("blk.3.attn"); `slots` gives, per bank ("blk.3.experts"), its slots on the device, and
     `streamed` how many of the experts without a slot come over the link for each part of a prompt. Items in RAM that
-    are `prefetched` come over the link, too, for each part of a prompt, or for each step of few tokens."""
+    are `prefetched` come over the link, too, for each part of a prompt, or for each step of few tokens, through buffers
+    for `prefetch_depth` of them."""
 
     on_device: frozenset[str] = frozenset()
     slots: Mapping[str, int] = field(default_factory=dict)
     streamed: Mapping[str, int] = field(default_factory=dict)
     prefetched_for_prompts: frozenset[str] = frozenset()
     prefetched_for_few: frozenset[str] = frozenset()
+    prefetch_depth: int = 1
 
     @classmethod
     def of(cls, plan: PlacementPlan, streamed: Mapping[str, int] | None = None) -> Placement:
@@ -52,6 +54,7 @@ class Placement:
             frozenset(placed.item.key for placed in plan.items if placed.device is Side.GPU),
             {experts.bank.key: experts.slots for experts in plan.experts if experts.slots},
             streamed or {},
+            prefetch_depth=plan.prefetch_depth,
         )
 
     @property

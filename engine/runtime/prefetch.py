@@ -1,18 +1,18 @@
 """Prefetch: items that lie in RAM and come over the link for a step, to be computed on the device.
 
 Where a copy hides behind what is computed before, an item of a dense model costs the device's time instead of the
-CPU's. An item comes in pieces, each with one large product: while a piece is used, the next one is under way, so that
-two buffers hold about one item.
+CPU's. An item comes in pieces, each with one large product: while a piece is used, the next one is under way. So two
+buffers hold about one item; with more of them copies run further ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.models.graph import Attention, DeltaRule, Experts, Graph, Op, RMSNorm, op_weights
+from engine.placement.prefetch import BUFFERS
 
-BUFFERS = 2
 _LARGE_SHARE = 1 / 8  # of an item's bytes, for an operation to begin a piece of its own
 _ALIGNMENT = 64
 
@@ -37,8 +37,9 @@ def prefetchable(graph: Graph) -> frozenset[str]:
     return frozenset(found - stateful)
 
 
-def pieces_of(graph: Graph, items: Collection[str]) -> tuple[Piece, ...]:
-    """The pieces of `items` in the order in which they are needed. An item's take turns with the buffers."""
+def pieces_of(graph: Graph, items: Collection[str], depth: int) -> tuple[Piece, ...]:
+    """The pieces of `items` in the order in which they are needed. An item's take turns with its buffers, and items
+    with those for `depth` of them."""
     made: dict[str, int] = {}
     pieces = []
     for begin, end in _ranges(graph, items):
@@ -46,14 +47,18 @@ def pieces_of(graph: Graph, items: Collection[str]) -> tuple[Piece, ...]:
         if not offsets:
             continue
         item = graph.ops[begin].item
-        buffer = made[item] = made.get(item, -1) + 1
-        pieces.append(Piece(item, begin, end, buffer % BUFFERS, offsets, size))
+        place = made[item] = made.get(item, -1) + 1
+        turn = (len(made) - 1) % depth
+        pieces.append(Piece(item, begin, end, turn * BUFFERS + place % BUFFERS, offsets, size))
     return tuple(pieces)
 
 
-def buffer_sizes(pieces: Sequence[Piece]) -> list[int]:
-    """Bytes of each buffer."""
-    return [max((piece.size for piece in pieces if piece.buffer == buffer), default=0) for buffer in range(BUFFERS)]
+def buffer_sizes(pieces: Iterable[Piece]) -> dict[int, int]:
+    """Bytes of each buffer, by its number."""
+    sizes: dict[int, int] = {}
+    for piece in pieces:
+        sizes[piece.buffer] = max(piece.size, sizes.get(piece.buffer, 0))
+    return sizes
 
 
 def layer_of(op: Op) -> str:

@@ -39,11 +39,12 @@ _TURNS = 2  # the copy for one segment may arrive while the one before it is sti
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """`streams`: each stream's tasks in order. `logits`: where they are in the end, where the last segment is on the
-    device; None where the CPU has them."""
+    device; None where the CPU has them. `pieces`: what is prefetched."""
 
     streams: dict[str, tuple[Task, ...]]
     logits: Staging | None
     segments: Segments
+    pieces: tuple[Piece, ...]
 
     def without(self, event: Event) -> Schedule:
         """The same without one event: for tests, which have to notice."""
@@ -76,7 +77,8 @@ class Scheduler:
         pieces: Sequence[Piece] = (),
     ) -> None:
         self._graph = graph
-        self._pieces = {piece.begin: piece for piece in pieces}
+        self._pieces = tuple(pieces)
+        self._piece_at = {piece.begin: piece for piece in pieces}
         self._sides = sides
         self._device = device
         self._step = step
@@ -112,7 +114,7 @@ class Scheduler:
             task = self._segment_task(work, tuple(waits[index]), tuple(signals[index]))
             streams[COMPUTE if work.segment.on_device else CPU].append(task)
         streams[ACTIVATIONS] = [self._copy_task(works, *parts) for parts in copies]
-        return Schedule({name: tuple(tasks) for name, tasks in streams.items()}, logits, segments)
+        return Schedule({name: tuple(tasks) for name, tasks in streams.items()}, logits, segments, self._pieces)
 
     def _weight_tasks(
         self, works: Sequence[SegmentWork], waits: dict[int, list[Event]], signals: dict[int, list[Event]]
@@ -135,7 +137,7 @@ class Scheduler:
 
     def _weight_copy(self, work: SegmentWork) -> tuple[str, WeightWork] | None:
         """What has to come over the link for a segment."""
-        op, piece = self._graph.ops[work.segment.begin], self._pieces.get(work.segment.begin)
+        op, piece = self._graph.ops[work.segment.begin], self._piece_at.get(work.segment.begin)
         if isinstance(op, TileLookup):
             load = partial(self._tables.load_tile, op.bank, op.tile, op.buffer)
             return f"{op.bank} tile {op.tile}", WeightWork(self._device, self._tables, load, self._now)
@@ -146,7 +148,7 @@ class Scheduler:
 
     def _buffer_of(self, work: SegmentWork) -> str:
         """The memory, as tasks name it, that a segment's weights come into; empty where they are there."""
-        op, piece = self._graph.ops[work.segment.begin], self._pieces.get(work.segment.begin)
+        op, piece = self._graph.ops[work.segment.begin], self._piece_at.get(work.segment.begin)
         if isinstance(op, TileLookup):
             return f"tile buffer {op.buffer}"
         return f"prefetch buffer {piece.buffer}" if piece is not None else ""

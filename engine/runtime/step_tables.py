@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from engine.runtime.binding import bind_pieces
 from engine.runtime.devices.device import Device
 from engine.runtime.devices.memory import Region
 from engine.runtime.expert_slots import ExpertHeat
@@ -28,10 +29,11 @@ class StepTables:
         self._sides: Mapping[bool, Side] = {}
         self._tiles = Tiles({})
         self._is_streaming = False
+        self._pieces: Sequence[Piece] = ()
 
     def set_placement(self, placement: Placement, sides: Mapping[bool, Side], tile_sizes: Mapping[str, int]) -> None:
         """Other programs, which know nothing yet."""
-        self._placement, self._sides, self._tiles = placement, sides, Tiles(tile_sizes)
+        self._placement, self._sides, self._tiles, self._pieces = placement, sides, Tiles(tile_sizes), ()
         self.apply(placement.slots)
 
     def apply(self, banks: Iterable[str]) -> None:
@@ -56,6 +58,14 @@ class StepTables:
         if streams or self._is_streaming:
             self._is_streaming = streams
             self.apply(self._placement.streamed)
+
+    def prefetch(self, pieces: Sequence[Piece]) -> None:
+        """Tells the device's program where the next step's pieces will be: each schedule fills the buffers in turn with
+        what it needs, so that an item need not come into the same ones in all of them."""
+        if pieces is not self._pieces:
+            side = self._sides[True]
+            bind_pieces(side.program, side.graph, pieces, self._residency.passing.buffers)
+            self._pieces = pieces
 
     # --- for tasks --------------------------------------------------------------------------------------------
 

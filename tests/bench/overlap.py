@@ -3,7 +3,8 @@
     python -m tests.bench.overlap [--picture assets/screenshots/overlap.svg] [--links]
 
 The emulated device on a virtual clock: how long a task takes is set, its order and what it waits for are real.
-`--links`: dense models, with links on which a block's copy takes 1 to 24 ms, where the CPU takes 4 ms and the GPU 0.5.
+`--links`: with links on which a copy takes 1 to 24 ms: of a dense model's block, where the CPU takes 4 ms and the GPU
+0.5; and in a prompt of an expert, where the CPU takes 1.5 ms and the GPU 1.
 """
 
 from __future__ import annotations
@@ -33,33 +34,33 @@ def measure(folder: Path) -> list[Overlap]:
         decode,
         prompt_with_streams(write),
         dense_step(write, decode=False, prefetched=False),
-        dense_step(write, decode=False),
+        dense_step(write, decode=False, copying=3e-3),
     ]
 
 
 def measure_links(folder: Path) -> list[Overlap]:
     write = tiny_model_factory(folder, ensure_starter_model)
-    return [
-        replace(step, name=f"{step.name}, {copying} ms")
-        for decode in (False, True)
-        for copying in _COPYING
-        for step in [dense_step(write, decode=decode, copying=1e-3 * copying)]
+    steps = [
+        *(dense_step(write, decode=decode, copying=1e-3 * copying) for decode in (False, True) for copying in _COPYING),
+        *(prompt_with_streams(write, 1e-3 * copying) for copying in _COPYING),
     ]
+    return [replace(step, name=f"{step.name}, {copying} ms") for step, copying in zip(steps, 3 * _COPYING, strict=True)]
 
 
 def table(cases: Sequence[Overlap]) -> str:
-    """In Markdown. Durations are simulated. Least possible: with buffers for any number of blocks."""
+    """In Markdown. Durations are simulated. Buffers: for how many blocks they pay. Least possible: with any number."""
     lines = [
-        "| simulated | step, ms | CPU | GPU | link | step : busiest lane | one after the other : busiest lane |"
-        " step : least possible | step : predicted |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| simulated | buffers | step, ms | CPU | GPU | link | step : busiest lane |"
+        " one after the other : busiest lane | step : least possible | step : predicted |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in cases:
         busy = " | ".join(f"{1e3 * case.busy[lane]:.1f}" for lane in LANES)
         ratios = [case.above_busiest, case.serial]
         ratios += [case.seconds / other for other in (case.least, case.predicted) if other is not None]
         shown = [f"{ratio:.2f}" for ratio in ratios] + ["–"] * (4 - len(ratios))
-        lines.append(f"| {case.name} | {1e3 * case.seconds:.1f} | {busy} | {' | '.join(shown)} |")
+        step = f"{case.depth or '–'} | {1e3 * case.seconds:.1f}"
+        lines.append(f"| {case.name} | {step} | {busy} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

@@ -119,9 +119,10 @@ class Comparison:
     ours: float
     without_locality: float  # the same slots, were every expert used alike
     hit_rate: float | None
+    with_buffers: float  # as plans are run, which keep memory for what prompts prefetch
     best_llama_cpp: Rival
     best_rival: Rival
-    bound: float | None  # tokens/s of the physical bound, for dense models
+    bound: float | None  # of that: tokens/s of the physical bound, for dense models
 
 
 def comparisons() -> Iterator[Comparison]:
@@ -139,16 +140,21 @@ def unpublished() -> Iterator[Comparison]:
 
 
 def compare(row: PublishedRow) -> Comparison:
+    """Of decoding alone: so without memory for what prompts prefetch, which rivals do not keep either."""
     hardware, shape = row.hardware, row.shape
-    planner = Planner(shape, hardware, row.work)
+    usual = Planner(shape, hardware, row.work)
+    kept = usual.plan(recommended_budget(hardware))
+    planner = Planner(shape, hardware, row.work, prefetch=False)
     plan = planner.plan(recommended_budget(hardware))
     run = simulate(plan, planner.times)
     rivals = row.rivals
     best = max(rivals.all(), key=lambda rival: rival.speeds.decode)
-    bound = None if shape.is_moe else 1 / bound_seconds(planner.times, planner.choose(plan.gpu_budget))
+    bound = None if shape.is_moe else 1 / bound_seconds(usual.times, choice_of(kept))
     even = [np.arange(bank.count + 1) / bank.count for bank in planner.banks]
     unlucky = StepTimes(shape, hardware, row.work, hit_rates=even).seconds(choice_of(plan), decode=True)
-    return Comparison(row, run.speeds.decode, 1 / unlucky, run.speeds.hit_rate, rivals.best_llama_cpp(), best, bound)
+    with_buffers, hit_rate = simulate(kept, usual.times).speeds.decode, run.speeds.hit_rate
+    best_llama_cpp = rivals.best_llama_cpp()
+    return Comparison(row, run.speeds.decode, 1 / unlucky, hit_rate, with_buffers, best_llama_cpp, best, bound)
 
 
 def bound_seconds(times: StepTimes, choice: Choice) -> float:
@@ -181,7 +187,8 @@ def main() -> None:
     for use in ("judged", "cpu-calibration", "gpu-calibration"):
         errors = [abs(row.error) for row in published_rows() if row.use == use and row.error is not None]
         print(f"median |error| of {use} rows: {100 * statistics.median(errors):.0f} % ({len(errors)} rows)")
-    print("\nratio: to llama.cpp's best setting; even: were every expert used alike")
+    print("\nratio: to llama.cpp's best setting; even: were every expert used alike; bound: of plans as they are run,")
+    print("which keep memory for what prompts prefetch; the other columns are without, as rivals are")
     print(f"{'model':27} {'ours':>6} {'hits':>5} {'llama.cpp':>9} {'ratio':>6} {'even':>6} {'best rival':>30}  bound")
     for c in comparisons():
         error = c.row.error
@@ -197,7 +204,7 @@ def main() -> None:
 
 
 def line_of(c: Comparison) -> str:
-    bound = f"{100 * c.ours / c.bound:.1f} % of {c.bound:.1f}" if c.bound else ""
+    bound = f"{c.with_buffers:.1f}, {100 * c.with_buffers / c.bound:.1f} % of {c.bound:.1f}" if c.bound else ""
     hits = f"{100 * c.hit_rate:.0f} %" if c.hit_rate is not None else "-"
     rival = f"{c.best_rival.strategy} {c.best_rival.speeds.decode:.1f}"
     best = c.best_llama_cpp.speeds.decode

@@ -101,4 +101,5 @@ def random_placement(graph: Graph, random: Random) -> Placement:
     streamed = {bank: random.randint(0, 8) for bank, count in banks_of(graph).items() if 0 < slots[bank] < count}
     rest = sorted(prefetchable(graph) - items)
     prompts, few = (frozenset(item for item in rest if random.random() < share) for _ in range(2))
-    return Placement(items, {bank: count for bank, count in slots.items() if count}, streamed, prompts, few)
+    held = {bank: count for bank, count in slots.items() if count}
+    return Placement(items, held, streamed, prompts, few, random.randint(1, 3))

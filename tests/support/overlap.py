@@ -13,7 +13,8 @@ from engine.gguf import GGUFFile
 from engine.placement.costs import Workload
 from engine.placement.hardware.profile import Link
 from engine.placement.items import ItemKind
-from engine.placement.prefetch import choose_prefetch, is_prefetchable, prefetched_seconds
+from engine.placement.prefetch import buffer_bytes, choose_prefetch, is_prefetchable, prefetched_seconds
+from engine.placement.prefetch_room import PrefetchRoom
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, ItemTimes, StepTimes
 from engine.runtime.devices import LinkRates, VirtualClock
@@ -47,6 +48,7 @@ class Overlap:
     spans: list[Span]
     predicted: float | None = None  # seconds, where the planner chose what comes over the link
     least: float | None = None  # with as many blocks as is best, were there no lack of buffers
+    depth: int = 0  # blocks that buffers hold
 
     @property
     def busy(self) -> dict[str, float]:
@@ -88,14 +90,15 @@ def decode_with_promotions(model: HybridModel, steps: int = 6) -> Overlap:
     return Overlap("decode, experts", promoter.now - begin, model.executor.trace)
 
 
-def prompt_with_streams(write: Write) -> Overlap:
-    """Five experts are on the device, five come over the link, and the CPU computes six."""
+def prompt_with_streams(write: Write, copying: float = 1.8e-3) -> Overlap:
+    """Five experts are on the device. Of eleven as many come over the link, each in `copying` seconds, as keep it busy
+    for as long as the CPU, where each of the others takes 1.5 ms: five of them, unless `copying` is given."""
     shape = replace(MODEL, experts=16, experts_used=16)
     rates = Rates(cpu_bandwidth=EXPERT_BYTES / 1.5e-3, device_bandwidth=EXPERT_BYTES / 1e-3)
-    link = LinkRates(EXPERT_BYTES / 1.8e-3, 10e-6)
+    link, streamed = LinkRates(EXPERT_BYTES / copying, 10e-6), round(11 * 1.5e-3 / (1.5e-3 + copying))
     model = HybridModel(write(shape), link=link, clock=VirtualClock(), costs=rates.seconds)
     items, banks = [item for item in items_of(model.graph) if item != "embedding"], banks_of(model.graph)
-    model.place(Placement(frozenset(items), dict.fromkeys(banks, 5), dict.fromkeys(banks, 5)))
+    model.place(Placement(frozenset(items), dict.fromkeys(banks, 5), dict.fromkeys(banks, streamed)))
     return _step("prompt, experts", model, decode=False)
 
 
@@ -118,9 +121,12 @@ class SetTimes(StepTimes):
         return self.prefill
 
 
-def dense_step(write: Write, *, decode: bool, prefetched: bool = True, copying: float = 5e-3) -> Overlap:
+def dense_step(
+    write: Write, *, decode: bool, prefetched: bool = True, copying: float = 5e-3, depth: int | None = None
+) -> Overlap:
     """A prompt, or a token behind it. All feed-forward blocks are in RAM, where each takes 4 ms, and 0.5 ms on the
-    device; those that the planner chooses are prefetched, each in `copying` seconds, beside what is computed."""
+    device; those that the planner chooses are prefetched, each in `copying` seconds, beside what is computed. `depth`:
+    blocks that buffers hold; None: as many as pay for their room."""
     path = write(TinyModel("llama", "Q8_0", layers=16, feed_forward=1024))
     rates = Rates(cpu_bandwidth=FFN_BYTES / 4e-3, device_bandwidth=FFN_BYTES / 0.5e-3)
     link = LinkRates(FFN_BYTES / copying, 10e-6)
@@ -129,16 +135,20 @@ def dense_step(write: Write, *, decode: bool, prefetched: bool = True, copying: 
         times = SetTimes(ModelShape.from_gguf(gguf), rates, link)
     items = times.model.items
     in_ram = [item.kind in (ItemKind.FEED_FORWARD, ItemKind.EMBEDDING) for item in items]
-    choice = Choice(tuple(not there for there in in_ram), ())
+    everything = [item.kind is not ItemKind.EMBEDDING for item in items]
+    room = PrefetchRoom(times, everything, buffer_bytes(items), sum(item.bytes for item in items), [decode])
+    if depth is None:
+        depth = room.paying(sum(map(is_prefetchable, items))) if prefetched else 0
+    choice = Choice(tuple(not there for there in in_ram), (), prefetch_depth=depth)
     chosen = choose_prefetch(times, choice, decode=decode) if prefetched else frozenset[int]()
     on_device = frozenset(item.key for item, there in zip(items, in_ram, strict=True) if not there)
     keys = frozenset(items[index].key for index in chosen)
     few, prompts = (keys, frozenset[str]()) if decode else (frozenset[str](), keys)
-    model.place(Placement(on_device, prefetched_for_prompts=prompts, prefetched_for_few=few))
+    model.place(Placement(on_device, prefetched_for_prompts=prompts, prefetched_for_few=few, prefetch_depth=depth))
     name = f"{'decode' if decode else 'prompt'}, dense" + ("" if prefetched else ", nothing prefetched")
     step = _step(name, model, decode=decode)
     predicted = prefetched_seconds(times, choice, chosen, decode=decode)
-    return replace(step, predicted=predicted, least=_least_seconds(times, choice, decode=decode))
+    return replace(step, predicted=predicted, least=_least_seconds(times, choice, decode=decode), depth=depth)
 
 
 def _least_seconds(times: StepTimes, choice: Choice, *, decode: bool) -> float:

@@ -12,16 +12,18 @@ from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.hardware.profile import Link
 from engine.placement.items import ItemKind
-from engine.placement.prefetch import choose_prefetch, is_prefetchable, prefetched_seconds
+from engine.placement.prefetch import MOST_DEPTH, choose_prefetch, is_prefetchable, prefetched_seconds
 from engine.placement.simulator import Simulator
 from engine.placement.step_times import Choice, ItemTimes, StepTimes
 from tests.support.shapes import dense_shape
 
 MACHINE = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=1 << 40)
+DEPTHS = range(1, MOST_DEPTH + 1)
 
 
-def random_times(random: Random, layers: int) -> tuple[StepTimes, Choice, list[int]]:
-    """Blocks of 4 ms on the CPU, more or less, beside a GPU and a link of any speed; some lie on the GPU."""
+def random_times(random: Random, layers: int, depth: int = 1) -> tuple[StepTimes, Choice, list[int]]:
+    """Blocks of 4 ms on the CPU, more or less, beside a GPU and a link of any speed; some lie on the GPU, which has
+    buffers for `depth` others."""
     shape = dense_shape(layers)
     size = max(item.bytes for item in StepTimes(shape, MACHINE, Workload()).model.items[1:-1])
     rate = size / random.uniform(0.5e-3, 20e-3)
@@ -36,13 +38,14 @@ def random_times(random: Random, layers: int) -> tuple[StepTimes, Choice, list[i
         if item.kind is ItemKind.FEED_FORWARD and random.random() < share:
             on_gpu[index] = False
     in_ram = [i for i, item in enumerate(times.model.items) if is_prefetchable(item) and not on_gpu[i]]
-    return times, Choice(tuple(on_gpu), ()), in_ram
+    return times, Choice(tuple(on_gpu), (), prefetch_depth=depth), in_ram
 
 
 @pytest.mark.parametrize("decode", [False, True], ids=["prompt", "decode"])
+@pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("seed", range(12))
-def test_no_other_set_of_blocks_is_better(seed: int, decode: bool) -> None:
-    times, choice, in_ram = random_times(Random(seed), layers=7)
+def test_no_other_set_of_blocks_is_better(seed: int, depth: int, decode: bool) -> None:
+    times, choice, in_ram = random_times(Random(seed), 7, depth)
     chosen = choose_prefetch(times, choice, decode=decode)
     sets = chain.from_iterable(combinations(in_ram, count) for count in range(len(in_ram) + 1))
     least = min(prefetched_seconds(times, choice, set(some), decode=decode) for some in sets)
@@ -51,9 +54,10 @@ def test_no_other_set_of_blocks_is_better(seed: int, decode: bool) -> None:
 
 
 @pytest.mark.parametrize("decode", [False, True], ids=["prompt", "decode"])
+@pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("seed", range(12))
-def test_no_even_spread_of_many_blocks_is_better(seed: int, decode: bool) -> None:
-    times, choice, in_ram = random_times(Random(100 + seed), layers=60)
+def test_no_even_spread_of_many_blocks_is_better(seed: int, depth: int, decode: bool) -> None:
+    times, choice, in_ram = random_times(Random(100 + seed), 60, depth)
     spreads = [
         {i for at, i in enumerate(in_ram, phase) if (at + 1) * count // len(in_ram) > at * count // len(in_ram)}
         for count in range(len(in_ram) + 1)
@@ -64,9 +68,10 @@ def test_no_even_spread_of_many_blocks_is_better(seed: int, decode: bool) -> Non
     assert prefetched_seconds(times, choice, chosen, decode=decode) <= 1.005 * least
 
 
+@pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("seed", range(8))
-def test_the_simulator_runs_what_was_predicted(seed: int) -> None:
-    times, choice, _ = random_times(Random(200 + seed), layers=16)
+def test_the_simulator_runs_what_was_predicted(seed: int, depth: int) -> None:
+    times, choice, _ = random_times(Random(200 + seed), 16, depth)
     run = Simulator(times).run(choice, tokens=1)
     for decode, seconds in ((False, run.prefill.seconds), (True, run.decode.seconds)):
         chosen = choose_prefetch(times, choice, decode=decode)

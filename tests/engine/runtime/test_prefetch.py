@@ -51,27 +51,32 @@ def run(model: HybridModel) -> np.ndarray:
     return np.concatenate(rows)
 
 
+def buffer_bytes(model: HybridModel, depth: int = 1) -> int:
+    """Device memory that prefetching takes."""
+    return sum(buffer_sizes(pieces_of(model.graph, prefetchable(model.graph), depth)).values())
+
+
 def prefetched(spans: list[Span]) -> list[Span]:
     return [span for span in spans if span.lane == "link" and span.name.endswith(" prefetched")]
 
 
 def test_pieces_hold_one_large_product_each(tiny_models: Write) -> None:
     model = HybridModel(tiny_models(MODEL))
-    pieces = pieces_of(model.graph, prefetchable(model.graph))
+    pieces = pieces_of(model.graph, prefetchable(model.graph), 1)
     assert [piece.item for piece in pieces] == [f"blk.{layer}.ffn" for layer in range(4) for _ in range(2)]
     assert [piece.buffer for piece in pieces] == [0, 1] * 4
     for first, second in zip(pieces[::2], pieces[1::2], strict=True):
         assert first.end == second.begin and len(second.offsets) == 1
         kept = sum(model.graph.weights[name].nbytes for name in (*first.offsets, *second.offsets))
         assert kept == model.executor.residency.item_bytes(first.item)
-    assert sum(buffer_sizes(pieces)) == model.executor.buffer_bytes < 1.1 * FFN_BYTES
-    assert pieces_of(model.graph, frozenset()) == () and not prefetchable(
+    assert sum(buffer_sizes(pieces).values()) < 1.1 * FFN_BYTES
+    assert pieces_of(model.graph, frozenset(), 1) == () and not prefetchable(
         HybridModel(tiny_models(TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256))).graph
     )
     model.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_same_logits_whatever_is_prefetched(tiny_models: Write, seed: int) -> None:
     path = tiny_models(MODEL)
     model, reference = HybridModel(path), NativeModel(path).logits(TOKENS)
@@ -86,6 +91,30 @@ def test_the_same_logits_whatever_is_prefetched(tiny_models: Write, seed: int) -
     model.close()
 
 
+def test_a_block_need_not_come_into_the_same_buffers_in_all_steps(tiny_models: Write) -> None:
+    """Blocks 1 and 3 are first and second in steps of one token, second and fourth in prompts."""
+    path = tiny_models(MODEL)
+    reference = NativeModel(path).logits([*TOKENS, *TOKENS])
+    model = HybridModel(path)
+    attention = frozenset(f"blk.{layer}.attn" for layer in range(4))
+    model.place(Placement(attention, {}, {}, prefetchable(model.graph), BLOCKS, 2))
+    executor = model.executor
+    assert executor.schedule is not None and executor.prefill_schedule is not None
+    buffers = [
+        {piece.item: piece.buffer for piece in schedule.pieces}
+        for schedule in (executor.schedule, executor.prefill_schedule)
+    ]
+    assert buffers[0]["blk.1.ffn"] != buffers[1]["blk.1.ffn"] and set(buffers[0].values()) == {1, 3}
+    assert len(executor.residency.passing.buffers) == 4
+    state, rows = model.new_state(), []
+    for _ in range(2):
+        rows.append(model.extend(state, TOKENS[:FEWEST_TOKENS]))
+        rows += [model.extend(state, [token]) for token in TOKENS[FEWEST_TOKENS:]]
+    state.release()
+    assert np.abs(np.concatenate(rows) - reference).max() <= 1e-3 * reference.std()
+    model.close()
+
+
 def test_on_a_card(tiny_models: Write, tmp_path: Path) -> None:
     shape = TinyModel("llama", "Q8_0", layers=2, feed_forward=256, vocabulary=256)
     path = tiny_models(shape)
@@ -95,9 +124,10 @@ def test_on_a_card(tiny_models: Write, tmp_path: Path) -> None:
         model = HybridModel(path, context=64, device=open_card(tmp_path))
         both = frozenset({"blk.0.ffn", "blk.1.ffn"})
         attention = frozenset({"blk.0.attn", "blk.1.attn"})
-        model.place(Placement(attention, prefetched_for_prompts=both, prefetched_for_few=both))
-        rows, limit = run(model), bounds(reference, "Q8_0", 2)
-        assert np.sqrt(np.mean((rows - reference) ** 2)) <= limit.rms
+        for few, depth in ((both, 1), (frozenset({"blk.1.ffn"}), 2)):
+            model.place(Placement(attention, {}, {}, both, few, depth))
+            rows, limit = run(model), bounds(reference, "Q8_0", 2)
+            assert np.sqrt(np.mean((rows - reference) ** 2)) <= limit.rms
         model.close()
     assert charged() == 0
 
@@ -134,16 +164,17 @@ def test_a_copy_hides_behind_earlier_compute(tiny_models: Write, decode: bool) -
     model.close()
 
 
-def test_what_passes_through_is_within_the_budget(tiny_models: Write) -> None:
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_passes_through_is_within_the_budget(tiny_models: Write, depth: int) -> None:
     model = HybridModel(tiny_models(MODEL))
     items = without_blocks(model)
     model.place(Placement(items))
     alone = model.device.memory.used
-    target = Placement(items, prefetched_for_prompts=BLOCKS, prefetched_for_few=BLOCKS)
+    target = Placement(items, {}, {}, BLOCKS, BLOCKS, depth)
     with pytest.raises(MigrationFailedError):
-        model.place(target, limit=alone + model.executor.buffer_bytes // 2)
+        model.place(target, limit=alone + buffer_bytes(model, depth) // 2)
     assert model.executor.placement == Placement(items) and model.device.memory.used == alone
-    limit = alone + model.executor.buffer_bytes + (64 << 10)
+    limit = alone + buffer_bytes(model, depth) + (64 << 10)
     model.place(target, limit=limit)
     run(model)
     assert model.executor.placement == target and alone < model.device.memory.peak <= limit
@@ -162,7 +193,7 @@ def test_a_plan_prefetches_what_does_not_fit(tiny_models: Write) -> None:
     control = BudgetControl(model.executor, planner, events.append)
     whole = sum(planner.sizes[1:])
     budget = planner.overhead + planner.buffer_bytes + int(0.8 * whole)
-    assert planner.buffer_bytes == planner.reserved(budget) == model.executor.buffer_bytes
+    assert planner.prefetch_depth(budget) == 1 and planner.buffer_bytes == buffer_bytes(model)
     control.set_budget(budget)
     control.finish()
     assert isinstance(events[-1], PlacementChanged)
@@ -174,4 +205,33 @@ def test_a_plan_prefetches_what_does_not_fit(tiny_models: Write) -> None:
     control.set_budget(planner.overhead + 2 * whole)
     control.finish()
     assert not model.executor.placement.prefetched, "everything is there"
+    model.close()
+
+
+def test_plans_keep_as_many_buffers_as_there_is_room_for(tiny_models: Write) -> None:
+    """From a budget of nothing to one for everything and back: buffers for more blocks, fewer and none."""
+    path, events = tiny_models(TinyModel("llama", "Q8_0", layers=24, feed_forward=1024)), list[Event]()
+    model = HybridModel(path, context=256)
+    with GGUFFile.open(path) as gguf:
+        planner = Planner(ModelShape.from_gguf(gguf), emulated_machine(), Workload(context=256, prompt=256, depth=64))
+    control = BudgetControl(model.executor, planner, events.append)
+    reference, depths = run(model), []
+    whole = sum(planner.sizes[1:])
+    budgets = [planner.overhead + share * whole // 100 for share in (0, 16, 40, 90, 110, 40, 0)]
+    for before, budget in zip([0, *budgets], budgets, strict=False):
+        model.device.memory.peak = model.device.memory.used
+        control.set_budget(budget)
+        while control.is_busy:
+            control.advance()
+            assert model.device.memory.used <= max(before, budget)
+        assert isinstance(events[-1], PlacementChanged)
+        rows = run(model)
+        assert np.abs(rows - reference).max() <= 1e-3 * reference.std()
+        assert model.device.memory.used <= budget and model.device.memory.peak <= max(before, budget)
+        buffers = model.executor.residency.passing.buffers
+        depths.append(planner.prefetch_depth(budget))
+        assert len(buffers) <= 2 * depths[-1]
+        assert sum(region.size for region in buffers.values()) <= depths[-1] * planner.buffer_bytes
+        assert bool(buffers) == bool(model.executor.placement.prefetched)
+    assert depths == [0, 1, 3, 2, 0, 3, 0]
     model.close()
