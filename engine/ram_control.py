@@ -22,6 +22,7 @@ from engine.runtime.page_watch import PageWatch
 from engine.telemetry.residency import RamUse
 
 _LOOK_SECONDS = 0.25  # between two looks at what the process takes
+_PAGES_SECONDS = 0.2  # at least, between two looks at the page cache; asked for are four a second
 _CONTEXT_STEP = 512
 
 
@@ -37,7 +38,7 @@ class RamControl:
         self._overhead = ram_overhead(shape, Workload(context=self._context, chunk=LARGEST_MICRO_BATCH))
         self._weights = sum(tensor.nbytes for tensor in model.graph.weights.values())
         self._pages = PageWatch(model.graph, model.weights)
-        self._looked = 0.0
+        self._looked = self._seen_pages = 0.0
 
     def use(self) -> RamUse:
         pool, hybrid = self._model.pool, self._model.hybrid
@@ -53,8 +54,12 @@ class RamControl:
         )
 
     def look(self) -> RamUse:
-        """The same, after a look at the page cache."""
-        self._pages.look()
+        """The same, after a look at the page cache. Beside a device the memory page asks as often as it is answered,
+        for the map's sake: these looks are not for every answer."""
+        now = time.monotonic()
+        if now - self._seen_pages >= _PAGES_SECONDS:
+            self._seen_pages = now
+            self._pages.look()
         return self.use()
 
     def set_limit(self, limit: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,6 +81,20 @@ def test_it_counts_weights_caches_and_scratch(client: EngineClient, tiny_models:
     assert 0 < told(client).kept_state <= told(client).used_state <= ram.state
     client.load(str(path), LoadOptions(context_length=1024, threads=1))
     assert told(client).state > 2 * ram.state
+
+
+def test_the_page_cache_is_looked_at_now_and_then_however_often_is_asked(
+    client: EngineClient, tiny_models: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    now = 1e9
+    monkeypatch.setattr(ram_control.PageWatch, "look", lambda _self: looks.append(now))
+    monkeypatch.setattr(ram_control, "time", SimpleNamespace(monotonic=lambda: now))
+    client.load(str(tiny_models(MODEL)), LoadOptions(context_length=256, threads=1))
+    for _ in range(12):
+        assert told(client).weights
+        now += 0.0625
+    assert looks == [1e9, 1e9 + 0.25, 1e9 + 0.5]
 
 
 def test_a_budget_that_is_too_small_is_refused_with_what_would_fit(client: EngineClient, tiny_models: Write) -> None:
