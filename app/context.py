@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,10 @@ from engine.messages import EngineStopped, Notice, TokenEvent
 
 if TYPE_CHECKING:
     from engine.hub.updates import Release
+
+# Seconds after which a thread that runs Python lets another one that waits. Python's own 5 ms are most of a token of a
+# small model: so long the engine's thread would wait between two native calls while the window's paints or plans.
+SWITCH_INTERVAL = 0.0005
 
 
 class AppContext(QObject):
@@ -124,6 +129,7 @@ class AppContext(QObject):
         if self._started:
             return
         self._started = True
+        sys.setswitchinterval(SWITCH_INTERVAL)
         self.store.start()
         self.conversations.load()
         if days := self.settings["trash_days"]:

@@ -1,8 +1,9 @@
-"""The only way off the main thread and back, and where garbage is collected."""
+"""The only way off the main thread and back, where garbage is collected, and how long threads wait for Python."""
 
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 
 import pytest
@@ -68,3 +69,9 @@ def test_garbage_is_collected_on_the_main_thread_only(qapp):
     finally:
         collection.stop()
     assert gc.isenabled()
+
+
+def test_threads_do_not_wait_for_each_other_as_long_as_python_would_let_them(start):
+    sys.setswitchinterval(0.005)  # Python's own
+    start()
+    assert sys.getswitchinterval() <= 0.001
