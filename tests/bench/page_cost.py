@@ -1,8 +1,9 @@
 """`python -m tests.bench.page_cost [--rounds N] [--tokens N]`: what the window costs an answer of SmolLM2.
 
 For cores - 1 threads and for all of them: decode speed with the memory page open and with it closed (the library in
-its place, which does not change), in turns, and their ratio. Beside it the processor time of everything but the engine,
-as a share of one core, and the probe thread's. Then the same with the answer written into the chat.
+its place, which does not change), in turns within one long answer, since the machine's pace moves from second to
+second, and their ratio. Beside it the processor time of everything but the engine, as a share of one core, and the
+probe thread's. Then the same with answers of N tokens written into the chat.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from app.crash import CrashHandler
 from app.environment import DataFolder
 from app.none_guard import hold_singletons
 from engine.hub.starter import ensure_starter_model
-from engine.messages import Generate, GenerationFinished, GenerationRequest, SamplingParams
+from engine.messages import Abort, Generate, GenerationFinished, GenerationRequest, SamplingParams, TokenEvent
 
 PROMPT = "Once upon a time there was a mason who laid small coloured stones, and"
 
 
 MOST_WAIT = 120  # seconds
+SETTLE, LOOK = 0.25, 0.6  # seconds: for a page that was just opened, and of each look at a speed
+LONGEST = 1500  # tokens of an answer during which pages change
+CHATS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +58,23 @@ class Bench:
         self.context.settings.set("automatic_titles", False)
         self.context.settings.set("last_model", str(ensure_starter_model()))
         self.speeds: dict[str, float] = {}
+        self.times: list[float] = []  # at which tokens of the long answer were written
+        self.answers = 0
         self.context.client.drained.connect(self._take)
         self.context.window.resize(1120, 900)
         self.context.window.show()
         self.wait(lambda: self.context.models.info is not None)
 
     def _take(self, arrivals) -> None:
-        for _, event in arrivals:
+        for moment, event in arrivals:
             if isinstance(event, GenerationFinished) and event.stats is not None:
                 self.speeds[event.request_id] = event.stats.decode_speed
+            elif isinstance(event, TokenEvent) and event.request_id == self.long_answer:
+                self.times += [moment] * event.tokens
+
+    @property
+    def long_answer(self) -> str:
+        return f"answer {self.answers}"
 
     def wait(self, condition) -> None:
         """The window's own loop, asleep where there is nothing to do; looks now and then whether that holds. What
@@ -76,28 +88,46 @@ class Bench:
             shown = [problem.cause for problem in self.context.problems.open.values()]
             raise TimeoutError(f"nothing for {MOST_WAIT} s; loading {self.context.models.loading_path}; shown: {shown}")
 
-    def turn(self, page: str, key: str) -> Turn:
-        """One answer of `tokens` tokens beside that page; in the chat it is written there."""
-        context = self.context
-        context.window.show_page(page)
-        settled = time.monotonic() + 0.5
-        self.wait(lambda: time.monotonic() > settled)
-        probe = context.telemetry._probe
-        assert probe is not None
-        used, began, looked = interface_seconds(), time.perf_counter(), probe.cpu_seconds
-        if page == "chat":
-            count = len(self.speeds)
-            context.session.set_parameters({"temperature": 0.0, "max_tokens": self.tokens})
-            context.session.send(PROMPT)
-            self.wait(lambda: len(self.speeds) > count)
-            key = list(self.speeds)[-1]
-        else:
+    def sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() > until)
+
+    def keep_writing(self) -> None:
+        """Another long answer where there is none, up to where its tokens come."""
+        if self.answers == 0 or self.long_answer in self.speeds:
+            self.answers += 1
+            self.times.clear()
             sampling = SamplingParams(temperature=0.0)
-            request = GenerationRequest(key, (), sampling, max_tokens=self.tokens, raw_prompt=PROMPT)
-            context.client.send(Generate(request))
-            self.wait(lambda: key in self.speeds)
-        seconds = time.perf_counter() - began
-        return Turn(self.speeds[key], (interface_seconds() - used) / seconds, (probe.cpu_seconds - looked) / seconds)
+            request = GenerationRequest(self.long_answer, (), sampling, max_tokens=LONGEST, raw_prompt=PROMPT)
+            self.context.client.send(Generate(request))
+            self.wait(lambda: bool(self.times))
+
+    def look(self, page: str) -> Turn:
+        """At the long answer, beside that page."""
+        self.context.window.show_page(page)
+        while True:
+            self.keep_writing()
+            self.sleep(SETTLE)
+            self.keep_writing()
+            self.times.clear()
+            watch = Watch(self)
+            self.sleep(LOOK)
+            if self.long_answer not in self.speeds:  # it went on all the time
+                return watch.turn((len(self.times) - 1) / (self.times[-1] - self.times[0]))
+
+    def chat(self) -> Turn:
+        """An answer of `tokens` tokens, written into the chat."""
+        context = self.context
+        if self.long_answer not in self.speeds:
+            context.client.send(Abort(self.long_answer))
+            self.wait(lambda: self.long_answer in self.speeds)
+        context.window.show_page("chat")
+        self.sleep(0.5)
+        watch, count = Watch(self), len(self.speeds)
+        context.session.set_parameters({"temperature": 0.0, "max_tokens": self.tokens})
+        context.session.send(PROMPT)
+        self.wait(lambda: len(self.speeds) > count)
+        return watch.turn(self.speeds[list(self.speeds)[-1]])
 
     def close(self) -> None:
         self.context.close()
@@ -106,43 +136,58 @@ class Bench:
         shutil.rmtree(self.folder.root, ignore_errors=True)
 
 
-def interface_seconds() -> float:
-    """Processor time so far of all threads that run Python, the engine's aside."""
-    return sum(
-        time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+class Watch:
+    """What everything but the engine uses from now on."""
+
+    def __init__(self, bench: Bench) -> None:
+        probe = bench.context.telemetry._probe
+        assert probe is not None
+        self._probe = probe
+        self._began, self._used, self._looked = time.perf_counter(), interface_seconds(), probe.cpu_seconds
+
+    def turn(self, speed: float) -> Turn:
+        seconds = time.perf_counter() - self._began
+        used = sum(now - self._used.get(thread, 0.0) for thread, now in interface_seconds().items())
+        return Turn(speed, used / seconds, (self._probe.cpu_seconds - self._looked) / seconds)
+
+
+def interface_seconds() -> dict[int, float]:
+    """Processor time so far of each thread that runs Python, the engine's aside."""
+    return {
+        thread.ident: time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
         for thread in threading.enumerate()
         if thread.name != "engine" and thread.ident is not None
-    )
+    }
 
 
 def measure(application: QApplication, threads: int, rounds: int, tokens: int) -> None:
     bench = Bench(application, threads, tokens)
-    turns: dict[str, list[Turn]] = {"memory": [], "library": [], "chat": []}
-    bench.turn("memory", "warm")
-    bench.turn("library", "warm too")
-    ratios = []
+    turns: dict[str, list[Turn]] = {"memory": [], "library": []}
+    for page in turns:
+        bench.look(page)  # opened for the first time
     for number in range(rounds):
-        pages = ("memory", "library") if number % 2 else ("library", "memory")
-        for page in pages:
-            turns[page].append(bench.turn(page, f"{page} {number}"))
-        ratios.append(turns["memory"][-1].speed / turns["library"][-1].speed)
-        turns["chat"].append(bench.turn("chat", ""))
+        for page in sorted(turns, reverse=number % 2 == 0):
+            turns[page].append(bench.look(page))
+    turns["chat"] = [bench.chat() for _ in range(CHATS)]
+    ratios = [opened.speed / closed.speed for opened, closed in zip(turns["memory"], turns["library"], strict=True)]
     bench.close()
     words = {"memory": "memory page open", "library": "memory page closed", "chat": "written into the chat"}
     for page, found in turns.items():
-        speed, interface, probe = (
-            statistics.median(getattr(turn, field) for turn in found) for field in ("speed", "interface", "probe")
+        speed, interface = (
+            statistics.median(getattr(turn, field) for turn in found) for field in ("speed", "interface")
         )
+        probe = statistics.mean(turn.probe for turn in found)  # which runs in some looks, and not in others
         print(
             f"{threads} threads, {words[page]}: {speed:.1f} tokens/s; the window takes {interface:.1%} of a core, "
             f"its probe {probe:.2%}"
         )
-    print(f"{threads} threads, open : closed, median of {rounds} pairs: {statistics.median(ratios):.3f}", flush=True)
+    low, middle, high = (f"{ratio:.3f}" for ratio in statistics.quantiles(ratios, n=4))
+    print(f"{threads} threads, open : closed, median of {rounds} pairs: {middle} (half: {low} to {high})", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the window costs an answer.")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=256)
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
