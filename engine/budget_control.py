@@ -50,7 +50,7 @@ class BudgetControl:
         self._migration: Iterator[MigrationStep] | None = None
         self._goal = (0, self._plan, 0.0)  # of the migration under way: budget, plan, when it was asked for
         self._next: tuple[int, float] | None = None  # the budget asked for meanwhile
-        self._pace = self._pace_of(self._plan, 0.0)
+        self._pace = self._pace_of(self._plan)
         self.replans = 0
         self._pace_factors: dict[str, float] = {}  # of each lane, over all corrections
         self._last_measured: float | None = None  # decode speed of this placement before its times were cleared
@@ -146,14 +146,15 @@ class BudgetControl:
         self.planner = self._planner(corrected(old.hardware, factors), old.times.heat, old.pins)
         plan = self.planner.plan(Budget(budget, self.ram_bytes))
         self.replans += 1
-        self._pace = self._pace_of(plan, time.perf_counter() - began)
+        pace = self._pace_of(plan)
         self._last_measured = self._measured()
         self.executor.times.clear()
         if self._placement(plan) != self.executor.placement:
             self._next = budget, began
         self._plan = plan if self._next is None else self._plan
+        self._pace = replace(pace, planning_seconds=time.perf_counter() - began)
 
-    def _pace_of(self, plan: PlacementPlan, planning_seconds: float) -> Pace:
+    def _pace_of(self, plan: PlacementPlan, planning_seconds: float = 0.0) -> Pace:
         simulation = simulate(plan, self.planner.times, _SIMULATED_TOKENS)
         seconds = simulation.decode.seconds / _SIMULATED_TOKENS
         lanes = {lane: share * seconds for lane, share in simulation.utilisation().items() if lane != "link"}

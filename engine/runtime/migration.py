@@ -128,11 +128,11 @@ class _Loading:
         experts = sum(more.values())
         done = reported = 0
         for item in self._items:
-            residency.load_item(item)
-            done += residency.item_bytes(item)
-            if done - reported >= STEP_BYTES:
-                yield MigrationStep(done, total, item, experts)
-                reported = done
+            for copied in residency.load_item(item):
+                done += copied
+                if done - reported >= STEP_BYTES:
+                    yield MigrationStep(done, total, item, experts)
+                    reported = done
         for bank, slots in grown.items():
             if bank not in residency.banks:
                 residency.open_bank(bank)

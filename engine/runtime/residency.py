@@ -6,7 +6,7 @@ Everything here happens between steps, or on memory that no table points to yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from engine.runtime.expert_slots import Heat, SlotTable
 from engine.runtime.passing import PassingWeights
 from engine.runtime.traffic import Traffic
 
+PART_BYTES = 8 << 20  # of an item, copied at once: as much as a card's staging buffer holds
 _ALIGNMENT = 64
 
 
@@ -115,18 +116,22 @@ class Residency:
 
     # --- items ------------------------------------------------------------------------------------------------
 
-    def load_item(self, item: str) -> None:
-        """Copies an item's weights to the device. DeviceMemoryError, with nothing taken."""
+    def load_item(self, item: str) -> Iterator[int]:
+        """Copies an item's weights to the device, part by part, so that little of it is in RAM as well at any time: the
+        bytes of each part. DeviceMemoryError before the first, with nothing taken."""
         offsets, end = {}, 0
         for name, size in self._tensors[item].items():
             offsets[name], end = end, -(-(end + size) // _ALIGNMENT) * _ALIGNMENT
         region = self.memory.allocate(end, item)
+        self.items[item] = ItemMemory(region, offsets)
         for name, offset in offsets.items():
             source = self._source(name)
-            region.write(offset, source)
-            self._weights.release_pages(name)
-        self.traffic.count(self.item_bytes(item))
-        self.items[item] = ItemMemory(region, offsets)
+            for begin in range(0, len(source), PART_BYTES):
+                part = source[begin : begin + PART_BYTES]
+                region.write(offset + begin, part)
+                self._weights.release_pages(name, 0, begin + len(part))
+                self.traffic.count(len(part))
+                yield len(part)
 
     def load_caches(self, item: str) -> None:
         """Moves the caches of an item's layers to the device. DeviceMemoryError, with the caches where they were."""

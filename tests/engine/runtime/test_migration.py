@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
 from engine.errors import OutOfMemoryError
 from engine.memory.kv_pool import KVPool
+from engine.memory.weight_store import WeightStore
 from engine.models.graph import Attention
 from engine.runtime.devices import DeviceMemory, DeviceMemoryError
 from engine.runtime.migration import MigrationFailedError, migrate
 from engine.runtime.placement import Placement
-from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
+from engine.runtime.residency import PART_BYTES
+from tests.support.hybrid_model import PLENTY, HybridModel, banks_of, items_of, random_placement
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_models import TinyModel
 
@@ -170,20 +174,47 @@ def test_loading_takes_no_more_than_what_stays(model: HybridModel) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells resident memory on Linux only")
-def test_loading_leaves_one_item_in_ram_at_most(tiny_models: Write) -> None:
-    """What has been copied is given up in RAM before the next item is: never is the model there twice."""
-    model = HybridModel(tiny_models(TinyModel("llama", "Q8_0", layers=8, feed_forward=8192)))
-    begin, beyond = _resident(), [0]
+@pytest.mark.parametrize(("layers", "feed_forward"), [(8, 8192), (1, 65536)], ids=["many items", "a large one"])
+def test_loading_leaves_one_part_in_ram_at_most(
+    tiny_models: Write, monkeypatch: pytest.MonkeyPatch, layers: int, feed_forward: int
+) -> None:
+    """What has been copied is given up in RAM before the next part of an item is: none is there twice as a whole."""
+    model = HybridModel(tiny_models(TinyModel("llama", "Q8_0", layers=layers, feed_forward=feed_forward)))
+    begin, beyond, release_pages = _resident(), [0], WeightStore.release_pages
 
-    def note(_size: int, _purpose: str) -> None:
+    def release(*args: Any) -> None:
         beyond.append(_resident() - begin - model.device.memory.used)
+        release_pages(*args)
 
-    model.device.memory.on_charge = note
+    monkeypatch.setattr(WeightStore, "release_pages", release)
     model.place(everything(model))
-    largest = max(model.executor.residency.item_bytes(item) for item in items_of(model.graph))
     whole = sum(model.executor.residency.item_bytes(item) for item in items_of(model.graph))
-    assert max(beyond) <= largest + (8 << 20) < whole // 2
+    assert max(beyond) <= PART_BYTES + (8 << 20) < whole // 2
     model.close()
+
+
+def test_a_large_item_comes_over_many_steps(model: HybridModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversation goes on between its parts, and waits for none longer than for one of them."""
+    monkeypatch.setattr("engine.runtime.residency.PART_BYTES", 64 << 10)
+    monkeypatch.setattr("engine.runtime.migration.STEP_BYTES", 128 << 10)
+    items = frozenset(items_of(model.graph)) - {"embedding"}
+    done = [0] + [step.done_bytes for step in migrate(model.executor, Placement(items), PLENTY)]
+    largest = max(model.executor.residency.item_bytes(item) for item in items)
+    assert max(after - before for before, after in pairwise(done)) <= (192 << 10) < largest
+    assert done[-1] == sum(model.executor.residency.item_bytes(item) for item in items)
+
+
+def test_a_load_that_is_left_in_the_middle_of_an_item_gives_everything_back(
+    model: HybridModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.runtime.residency.PART_BYTES", 64 << 10)
+    monkeypatch.setattr("engine.runtime.migration.STEP_BYTES", 64 << 10)
+    before = model.device.memory.used
+    migration = migrate(model.executor, everything(model), PLENTY)
+    next(migration)
+    assert model.device.memory.used > before
+    migration.close()
+    assert model.device.memory.used == before and not model.executor.residency.items
 
 
 def test_a_layers_cache_moves_with_its_attention(model: HybridModel, reference: Logits) -> None:
