@@ -107,8 +107,9 @@ def test_every_wait_is_needed_in_a_graph(model: HybridModel, shape: TinyModel, r
     executor.schedule = intact
 
 
+@pytest.mark.parametrize("depth", [1, 2])
 def test_prefetched_weights_are_part_of_the_graph(
-    tiny_models: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_models: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: int
 ) -> None:
     """Filled by host functions in small chunks, on streams of their own; in any order that events allow."""
     monkeypatch.setattr("engine.runtime.devices.cuda.pieces._CHUNK", 48 << 10)
@@ -119,7 +120,7 @@ def test_prefetched_weights_are_part_of_the_graph(
     model = HybridModel(path, context=64, device=open_card(tmp_path))
     blocks = frozenset({"blk.0.ffn", "blk.1.ffn", "blk.2.ffn"})
     rest = frozenset(items_of(model.graph)) - blocks - {"embedding", "blk.0.attn"}
-    model.place(Placement(rest, prefetched_for_few=blocks))
+    model.place(Placement(rest, prefetched_for_few=blocks, prefetch_depth=depth))
     state, rows = decode(model)
     assert near(rows, reference[PROMPT:], shape)
     copied = model.executor.residency.traffic.to_device
