@@ -81,7 +81,12 @@ class AppContext(QObject):
             self.settings, folder, self.models, self.background, self.problems, parent=self
         )
         self.own_machine = OwnMachine(
-            folder.hardware, self.background, self.main_thread, lambda: self.session.is_any_busy, self
+            folder.hardware,
+            self.background,
+            self.main_thread,
+            lambda: self.session.is_any_busy,
+            lambda: self.models.info.path if self.models.info is not None else "",
+            self,
         )
         self.library.machine_measured.connect(self.own_machine.measured)
         self.own_machine.measured.connect(self.library.read_profile)

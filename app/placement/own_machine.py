@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.telemetry.snapshot import TelemetrySnapshot
 
 QUIET_SNAPSHOTS = 40  # in a row, at four a second, before the second look
+CALM_SNAPSHOTS = 4  # before types of a model that was loaded are measured
 
 
 class OwnMachine(QObject):
@@ -30,19 +31,24 @@ class OwnMachine(QObject):
         background: Background,
         main_thread: MainThread,
         is_busy: Callable[[], bool],
+        loaded: Callable[[], str],
         parent: QObject | None = None,
     ) -> None:
-        """`folder`: of the profiles. `is_busy`: an answer is being written, so that nothing can be measured."""
+        """`folder`: of the profiles. `is_busy`: an answer is being written, so that nothing can be measured.
+        `loaded`: path of the model that is loaded, or ""."""
         super().__init__(parent)
         self.is_measuring = False
         self.fraction = 0.0
         self.stage = ""
         self.is_outdated: Callable[[Path], bool] = _is_outdated
         self.take_measurement: Callable[..., HardwareProfile] = _measure
+        self.learn_types: Callable[[Path, str], bool] = _learn_types
         self._folder = folder
         self._background = background
         self._main_thread = main_thread
         self._is_busy = is_busy
+        self._loaded = loaded
+        self._known = ""  # path of a model whose types are known
         self._quiet = 0  # snapshots in a row
         self._has_looked = False
 
@@ -66,15 +72,24 @@ class OwnMachine(QObject):
         )
 
     def watch(self, snapshot: TelemetrySnapshot) -> None:
-        """Called four times a second: once per start, in a quiet moment, a second look at the stored rates."""
+        """Called four times a second: in quiet moments, measures the types of the model that is loaded where the probe
+        had no time for them, and once per start takes a second look at the stored rates."""
         from engine.placement.hardware.load import QUIET
 
         is_quiet = snapshot.cpu_load < QUIET and self.can_measure
         self._quiet = self._quiet + 1 if is_quiet else 0
+        path = self._loaded()
+        if path and path != self._known and self._quiet >= CALM_SNAPSHOTS:
+            self._known, self._quiet = path, 0
+            self._background.run_in_background(lambda: self.learn_types(self._folder, path), self._learnt, self._failed)
         if self._has_looked or self._quiet < QUIET_SNAPSHOTS:
             return
         self._has_looked = True
         self._background.run_in_background(lambda: self.is_outdated(self._folder), self._looked, self._failed)
+
+    def _learnt(self, new: bool) -> None:
+        if new:
+            self.measured.emit()
 
     def _looked(self, outdated: bool) -> None:
         if outdated:
@@ -115,3 +130,16 @@ def _is_outdated(folder: Path) -> bool:
 
     known = known_machine(folder, default_threads())
     return known is not None and (known.others_load > QUIET or is_outdated(known.cpu))
+
+
+def _learn_types(folder: Path, path: str) -> bool:
+    """False as well where the file cannot be read any more, or is of a shape that nothing is predicted of."""
+    from engine.errors import EngineError
+    from engine.placement.hardware.store import learn_types
+    from engine.placement.shape_source import read_shape
+    from engine.runtime.threads import default_threads
+
+    try:
+        return learn_types(folder, default_threads(), read_shape(path).type_names)
+    except (EngineError, OSError):
+        return False

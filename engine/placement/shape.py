@@ -77,6 +77,11 @@ class ModelShape:
         return sum(t.bytes for t in self.outer) + sum(t.bytes for layer in self.layers for t in layer.tensors)
 
     @property
+    def type_names(self) -> frozenset[str]:
+        """Types of the tensors."""
+        return frozenset(t.type_name for t in (*self.outer, *(t for layer in self.layers for t in layer.tensors)))
+
+    @property
     def is_moe(self) -> bool:
         return self.experts > 0
 

@@ -12,7 +12,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ Progress = Callable[[float, str], None]
 Ints = npt.NDArray[np.int32]
 
 PROBE_SECONDS, CARD_SECONDS = 8.5, 3.5  # of all, and of a card's part; with the disk's that makes less than ten
+TYPES_SECONDS = 0.5  # of what is measured later
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
 _TINY_OPS = 16
@@ -106,7 +108,7 @@ def measure_cpu(
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
     for number, quant_type in enumerate(types):
         progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
-        points[quant_type.name] = tuple((n, _product_rate(bench, quant_type, n, op_seconds, pack)) for n in BATCHES)
+        points[quant_type.name] = _product_rates(bench, quant_type, op_seconds, pack)
         if bench.is_late:
             break
     points[ANY_TYPE] = points[types[0].name]
@@ -125,6 +127,18 @@ def measure_cpu(
         overlap=_OVERLAP,
         pace=bench.pace,
     )
+
+
+def with_types(cpu: DeviceProfile, types: Iterable[QuantType], tier: str = "auto") -> DeviceProfile:
+    """With the rates of types that no time was left for, as they would have been measured then: within about
+    TYPES_SECONDS, or what one type takes."""
+    bench = Bench(cpu.threads, tier, time.monotonic() + TYPES_SECONDS, cpu.pace)
+    points = dict(cpu.kernels.points)
+    for quant_type in common_first(types):
+        points[quant_type.name] = _product_rates(bench, quant_type, cpu.op_seconds, cpu.element_rates[PACK])
+        if bench.is_late:
+            break
+    return replace(cpu, kernels=KernelRates(points))
 
 
 def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
@@ -190,6 +204,10 @@ def _tiny_op_seconds(bench: Bench) -> float:
     program.finish()
     program.write(x, np.ones((1, 64), np.float32))
     return bench.seconds(Work(program, batch_of(1), _TINY_OPS))
+
+
+def _product_rates(bench: Bench, quant_type: QuantType, op_seconds: float, pack: float) -> Points:
+    return tuple((tokens, _product_rate(bench, quant_type, tokens, op_seconds, pack)) for tokens in BATCHES)
 
 
 def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, op_seconds: float, pack: float) -> float:

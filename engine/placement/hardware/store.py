@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 
 import psutil
 
+from engine.gguf.quant_types import known_type
 from engine.hub.folders import cache_folder
 from engine.placement.hardware import catalogue, probe
 from engine.placement.hardware.card import with_datasheet
@@ -106,6 +107,23 @@ def known_machine(
     """The profile of this machine if it was measured before, with the memory it has now; takes milliseconds."""
     kept = load(_path(folder, threads, tier, read_gpus() if gpus is None else gpus))
     return None if kept is None else kept.with_ram(psutil.virtual_memory().total)
+
+
+def learn_types(folder: Path, threads: int, names: Iterable[str], tier: str = "auto") -> bool:
+    """Measures what the profile of this machine has no rates for of the types of a model's tensors, and keeps it:
+    about half a second. False where there is no profile, or nothing to measure."""
+    report = read_gpus()
+    known = known_machine(folder, threads, tier, gpus=report)
+    if known is None:
+        return False
+    missing = [kind for kind in map(known_type, _cpu.QUANT_TYPES) if kind is not None and kind.name in set(names)]
+    missing = [kind for kind in missing if kind.name not in known.cpu.kernels.points]
+    if not missing:
+        return False
+    learnt = replace(known, cpu=probe.with_types(known.cpu, missing, tier))
+    with suppress(OSError):
+        save(learnt, _path(folder, threads, tier, report))
+    return True
 
 
 def hardware_folder(data: Path) -> Path:

@@ -56,17 +56,23 @@ class Reference:
 class Bench:
     """Times work by turns with a reference, and tells the median of their ratios as seconds: the machine's speed
     changes while it is measured, and all figures are to be of one machine. From the moment `until` (of time.monotonic)
-    on, one look has to do."""
+    on, one look has to do. `pace`: of that machine, where it was measured before."""
 
-    def __init__(self, threads: int, tier: str, until: float = math.inf) -> None:
+    def __init__(self, threads: int, tier: str, until: float = math.inf, pace: Points = ()) -> None:
         self.threads, self.tier, self._until = threads, tier, until
         self.pool = _cpu.ThreadPool(threads)
         self._references = {tokens: Reference(tier, tokens) for tokens in PACE_TOKENS}
+        self._usual = {tokens: self._references[tokens].macs / rate for tokens, rate in pace or self._looks()}
+
+    def _looks(self) -> Points:
+        """The pace of now, once the references have been looked at by turns for a while."""
         looks: dict[int, list[float]] = {tokens: [] for tokens in PACE_TOKENS}
         for _ in range(_USUAL_LOOKS):
             for tokens, reference in self._references.items():
                 looks[tokens].append(reference.seconds(self.pool))
-        self._usual = {tokens: statistics.median(found) for tokens, found in looks.items()}
+        return tuple(
+            (tokens, self._references[tokens].macs / statistics.median(looks[tokens])) for tokens in PACE_TOKENS
+        )
 
     @property
     def pace(self) -> Points:

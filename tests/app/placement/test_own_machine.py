@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.background import Background, MainThread
-from app.placement.own_machine import QUIET_SNAPSHOTS, OwnMachine, _is_outdated
+from app.placement.own_machine import CALM_SNAPSHOTS, QUIET_SNAPSHOTS, OwnMachine, _is_outdated, _learn_types
 from engine.placement.hardware import store
 from engine.placement.hardware.catalogue import machine
 from engine.telemetry.gpus import GPUReport
@@ -19,7 +19,8 @@ CALM = TelemetrySnapshot(0.0, 1 << 34, 1 << 30, 0, 0, cpu_load=0.02, own_cpu=0.0
 @pytest.fixture
 def own(qapp, tmp_path):
     thread = MainThread()
-    made = OwnMachine(tmp_path, Background(thread), thread, lambda: False)
+    made = OwnMachine(tmp_path, Background(thread), thread, lambda: False, lambda: made.loaded)
+    made.loaded = ""
     made.told = []
     made.take_measurement = lambda _folder, progress: progress(0.5, "memory bandwidth")
     made.is_outdated = lambda _folder: True
@@ -61,6 +62,33 @@ def test_outdated_rates_are_measured_again_by_themselves(own, qtbot):
     with qtbot.waitSignal(own.measured):
         for _ in range(QUIET_SNAPSHOTS):
             own.watch(CALM)
+
+
+def test_types_of_a_loaded_model_are_learnt_once_in_a_quiet_moment(own, qtbot):
+    learnt, told = [], []
+    own.learn_types = lambda _folder, path: bool(learnt.append(path)) or path == "new.gguf"
+    own.measured.connect(lambda: told.append(len(learnt)))
+    for _ in range(2 * CALM_SNAPSHOTS):
+        own.watch(CALM)  # no model is loaded
+    own.loaded = "known.gguf"
+    own._is_busy = lambda: True
+    for _ in range(2 * CALM_SNAPSHOTS):
+        own.watch(CALM)  # it answers
+    qtbot.wait(20)
+    assert learnt == []
+    own._is_busy = lambda: False
+    for _ in range(3 * CALM_SNAPSHOTS):
+        own.watch(CALM)
+    qtbot.waitUntil(lambda: learnt == ["known.gguf"])
+    own.loaded = "new.gguf"
+    for _ in range(CALM_SNAPSHOTS):
+        own.watch(CALM)
+    qtbot.waitUntil(lambda: told == [2])
+    assert learnt == ["known.gguf", "new.gguf"]
+
+
+def test_a_file_that_is_gone_teaches_nothing(tmp_path):
+    assert not _learn_types(tmp_path, str(tmp_path / "gone.gguf"))
 
 
 def test_rates_measured_beside_others_are_outdated(tmp_path, monkeypatch):

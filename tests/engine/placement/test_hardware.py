@@ -223,6 +223,32 @@ def test_without_time_all_types_count_as_the_most_common_one() -> None:
     assert made.kernels.rate("Q8_0", 16) == made.kernels.rate("Q4_K", 16) > 1e6
 
 
+def test_types_that_no_time_was_left_for_are_measured_when_a_model_has_them(
+    tmp_path: Path, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "read_gpus", lambda: NONE)
+    assert not store.learn_types(tmp_path, 2, ["MXFP4"])  # nothing is known of this machine
+    kept = store.this_machine(tmp_path, 2)
+    monkeypatch.setattr(probe, "TYPES_SECONDS", 600.0)
+    assert store.learn_types(tmp_path, 2, ["MXFP4", "Q4_K", "IQ4_XS", "of the future"])
+    learnt = store.known_machine(tmp_path, 2)
+    assert learnt is not None
+    new = set(learnt.cpu.kernels.points) - set(kept.cpu.kernels.points)
+    assert new == {"MXFP4", "Q4_K", "IQ4_XS"} - set(kept.cpu.kernels.points) >= {"MXFP4", "IQ4_XS"}
+    assert all(rate > 1e6 for name in new for _, rate in learnt.cpu.kernels.points[name])
+    assert replace(learnt.cpu, kernels=kept.cpu.kernels) == kept.cpu
+    assert not store.learn_types(tmp_path, 2, ["MXFP4", "Q4_K", "IQ4_XS", "of the future"])
+    assert measured == [2]
+
+
+def test_what_is_learnt_later_is_of_the_machine_as_it_was() -> None:
+    slow = replace(
+        _fake_measure("x", GiB, 1), pace=((1, 1e7), (16, 1e7))
+    )  # a thousandth of any machine's that has these kernels
+    found = probe.with_types(slow, [QuantType.Q8_0]).kernels
+    assert found.rate("Q8_0", 16) < 1e9
+
+
 def test_bandwidth_is_measured_for_the_usual_thread_counts() -> None:
     assert sorted(probe.bandwidth_per_threads(3)) == [1, 2, 3]
 
