@@ -23,12 +23,12 @@ class Prediction:
 
     @classmethod
     def of(cls, path: str, threads: int, tier: str) -> Prediction:
-        """Measures this machine unless its profile is known."""
+        """Measures this machine, or what of the model's types its profile does not know."""
         folder = hardware_folder(data_folder())
         folder.mkdir(parents=True, exist_ok=True)
         with GGUFFile.open(path) as gguf:
             shape = ModelShape.from_gguf(gguf)
-        return cls(shape, this_machine(folder, threads, tier or "auto"))
+        return cls(shape, this_machine(folder, threads, tier or "auto", types=shape.type_names))
 
     def speeds(self, comparison: Comparison, label: str) -> dict[str, float]:
         """Median over the system's turns, each with its own bandwidth: prefill and decode, tokens per second."""

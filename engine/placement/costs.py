@@ -4,8 +4,9 @@ A product over `tokens` rows takes the longer of reading its weights and of its 
 
     max(bytes / bandwidth, macs × tokens / rate(type, tokens))
 
-or, on a measured CPU, a smooth maximum of the two for products straight from rows, and computing with what stalls it
-for those of panels. Packing the inputs, norms, rotations and activations are priced per value.
+and, on a measured CPU, what it takes until the weights stream for products straight from rows, while those of panels
+take what stalls them in addition to computing. Packing the inputs, norms, rotations and activations are priced per
+value.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) ->
 
 def expert_decode_seconds(bank: ExpertBank, device: DeviceProfile) -> float:
     """One token through one expert: its matrices lie scattered, one op serves all experts of a layer."""
-    scattered = replace(device, bandwidth=device.bandwidth * device.scattered_share)
+    scattered = replace(device, bandwidth=device.bandwidth * device.scattered_share, start_seconds=0.0)
     return sum(product_seconds(matrix, scattered) for matrix in bank.matrices)
 
 
@@ -104,6 +105,7 @@ def _state_seconds(item: PlacementItem, device: DeviceProfile, tokens: int, dept
     if state is None:
         return 0.0
     reading = state.read_bytes(depth, work.value_bytes) / device.bandwidth
-    rate = device.kernels.rate(ATTENTION, tokens * state.rows_per_key)
+    rows = tokens * state.rows_per_key
+    rate = device.kernels.rate(ATTENTION, rows)
     computing = state.macs(depth) / rate + state.scores(depth) / device.element_rates[SCORE]
-    return device.seconds(ATTENTION, tokens, reading, tokens * computing)
+    return device.seconds(ATTENTION, rows, reading, tokens * computing)

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def make_report(args: argparse.Namespace) -> PlanReport:
     _check_arguments(args)
     shape = read_shape(args.model)
-    hardware = _hardware(args)
+    hardware = _hardware(args, shape)
     if args.budget and hardware.gpu is None:
         raise EngineError("--budget is memory of a GPU, and this plan has none.", remedy='Name one: --gpu "RTX 4090".')
     if args.context < 1 or (args.prompt is not None and args.prompt < 1):
@@ -120,14 +120,20 @@ def _is_emulated(device: str | None) -> bool:
     return device is not None and parse_device(device).kind.startswith("emulated")
 
 
-def _hardware(args: argparse.Namespace) -> HardwareProfile:
+def _hardware(args: argparse.Namespace, shape: ModelShape) -> HardwareProfile:
     gpu = None if args.gpu is None or args.gpu.lower() == "none" else args.gpu
     if args.cpu is not None:
         return catalogue.machine(args.cpu, gpu, args.ram)
     folder = hardware_folder(getattr(args, "data_dir", None) or data_folder())
     with suppress(OSError):  # a plan needs no folder
         folder.mkdir(parents=True, exist_ok=True)
-    own = this_machine(folder, args.threads or default_threads(), measure_again=args.measure, progress=_show_progress)
+    own = this_machine(
+        folder,
+        args.threads or default_threads(),
+        measure_again=args.measure,
+        progress=_show_progress,
+        types=shape.type_names,
+    )
     if args.ram is not None:
         own = own.with_ram(args.ram)
     if args.device is not None:

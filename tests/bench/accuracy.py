@@ -2,11 +2,12 @@
 
     python -m tests.bench.accuracy MODEL… [--threads 1,2] [--prefill 32,128,512] [--depths 0,4096] [--json FILE]
 
-Shared machines change their speed within a turn, so the CPU's pace is looked at between the slices of every step, and
-the bandwidth before the turn, between any two tokens, and after it; what that takes does not count. Each turn is
+Shared machines change their speed within a turn, so the CPU's pace is looked at between the slices of a prompt and
+between any two tokens, and the bandwidth before the turn, between tokens, and after it; what that takes does not count.
+A token follows a look at the bandwidth: right behind one at the pace it takes up to 7 % longer. Each turn is
 predicted with what was seen in it; turns whose bandwidths before and after differ by more than 15 % are thrown away,
-and the medians of the rest are judged: decode within 10 %, prefill within 15 %. Depths are reached without computing
-them: the cache is filled with numbers, and a step costs the same whatever they are.
+which is said, and the medians of the rest are judged: decode within 10 %, prefill within 15 %. Depths are reached
+without computing them: the cache is filled with numbers, and a step costs the same whatever they are.
 """
 
 from __future__ import annotations
@@ -62,19 +63,26 @@ class Measured:
                     flat[begin : begin + numbers.size] = numbers[: flat.size - begin]
         self._pace, self._looking = Pace(threads), 0.0
         self._run(0, 32)  # touches pages of the weights, grows scratch
+        self._pace.look()
         self._pace.take()
+        self.dropped = 0
 
     def turns(self, measure: Measure, count: int) -> Iterator[tuple[float, float, Points]]:
-        """Seconds, bandwidth and pace of `count` turns that kept their bandwidth, or of what a few more tries give."""
-        kept = 0
+        """Seconds, bandwidth and pace of `count` turns that kept their bandwidth, or of what a few more tries give.
+        `dropped` counts the others."""
+        kept = self.dropped = 0
         for _ in range(_TRIES * count):
+            self._pace.look()
             before = probe.read_bandwidth(self.threads)
             seconds, between = self._turn(measure)
             after = probe.read_bandwidth(self.threads)
+            self._pace.look()
             pace = self._pace.take()
             if abs(before - after) <= PROBE_TOLERANCE * max(before, after):
                 kept += 1
                 yield seconds, statistics.harmonic_mean([before, *between, after]), pace
+            else:
+                self.dropped += 1
             if kept == count:
                 return
 
@@ -85,6 +93,7 @@ class Measured:
             return sum(self._run(first, min(_CHUNK, measure.tokens - first)) for first in firsts), []
         seconds, between = self._run(measure.depth, 1), []
         for i in range(1, measure.tokens):
+            self._pace.look()
             between.append(_cpu.read_bandwidth(self.threads, _BETWEEN_BYTES, 1))
             seconds += self._run(measure.depth + i, 1)
         return seconds, between
@@ -99,11 +108,10 @@ class Measured:
         chunk = self._tokens[depth : depth + tokens]
         self._state.reserve(tokens)
         self._looking = 0.0
-        self._look()
-        begin, before = time.perf_counter(), self._looking
-        self._model.executor.run([Chunk(self._state, chunk, tokens - 1)], self._look)
-        seconds = time.perf_counter() - begin - (self._looking - before)
-        self._look()
+        look = self._look if tokens > 1 else lambda: False
+        begin = time.perf_counter()
+        self._model.executor.run([Chunk(self._state, chunk, tokens - 1)], look)
+        seconds = time.perf_counter() - begin - self._looking
         self._state.commit(chunk)
         return seconds
 
@@ -131,7 +139,7 @@ def predicted_seconds(
 def row_of(name: str, measured: Measured, machine: HardwareProfile, measure: Measure, rounds: int) -> dict[str, Any]:
     turns = list(measured.turns(measure, rounds))
     row: dict[str, Any] = {"model": name, "threads": measured.threads, "kind": measure.kind, "turns": turns}
-    row |= {"tokens": measure.tokens, "depth": measure.depth}
+    row |= {"tokens": measure.tokens, "depth": measure.depth, "dropped": measured.dropped}
     if turns:
         speeds = [measure.tokens / seconds for seconds, *_ in turns]
         guesses = [
@@ -152,7 +160,8 @@ def show(row: dict[str, Any]) -> None:
     error = row["predicted"] / row["measured"] - 1
     verdict = "" if abs(error) <= _TARGETS[row["kind"]] else "  off"
     speeds = f"predicted {row['predicted']:8.1f}  measured {row['measured']:8.1f} tok/s  {100 * error:+4.0f} %"
-    print(f"{start} {min(rates):5.1f}–{max(rates):4.1f} GB/s  {speeds}{verdict}", flush=True)
+    dropped = f"  {row['dropped']} turns thrown away" if row["dropped"] else ""
+    print(f"{start} {min(rates):5.1f}–{max(rates):4.1f} GB/s  {speeds}{verdict}{dropped}", flush=True)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ apart with the bandwidth.
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -17,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.gguf import QuantType
 from engine.gguf.quant_types import known_type
@@ -45,28 +43,27 @@ from engine.placement.hardware.timing import (
     Work,
     activations,
     batch_of,
+    filled,
     pace,
     product,
 )
 from kernels import _cpu
 
 Progress = Callable[[float, str], None]
-Ints = npt.NDArray[np.int32]
 
 PROBE_SECONDS, CARD_SECONDS = 8.5, 3.5  # of all, and of a card's part; with the disk's that makes less than ten
 TYPES_SECONDS = 0.5  # of what is measured later
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES = 192 << 20
 _TINY_OPS = 16
-_STALL_BYTES = 64 << 20  # more than the caches hold
+_STALL_BYTES = 128 << 20  # several times what the caches hold: they keep a part of what is gone through in turn
 _LEAST_STALL = 0.01
-# Fitted to decoding of four models at two depths, with one thread and with two, on a Zen 3. The difference between
-# memory and cache that single operations show is larger than what whole models lose.
-_OVERLAP = {PRODUCT: 2.0, ATTENTION: 1.5}
+_START_ROWS = 256  # of a product whose start is a large part
 _PACK_TOKENS, _FEW_ROWS = 64, 64  # of a product that is packing for the most part
-_HEADS, _HEAD_DIM, _DEPTH = 8, 128, 512
+_HEADS, _HEAD_DIM, _DEPTH, _FAR_DEPTH = 8, 128, 512, 4096
+_FEW_QUERIES = (1, 2, 4)  # that share a key; the kernels go about them differently
 _ELEMENT_OPS = 8  # on values that stay in cache, as between fused steps
-_EXPERTS, _EXPERT_ROWS, _USED = 96, 512, 8
+_EXPERTS, _EXPERT_ROWS, _EXPERT_COLS, _USED = 32, 768, 2048, 8
 _DISK_BYTES = 64 << 20
 _OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
 _OTHER_BANDWIDTH = 1.7  # some machines' memory changes between two speeds by itself, 1.5 times apart
@@ -99,12 +96,16 @@ def measure_cpu(
     elements |= {PACK: pack, SCORE: score}
     stalls: dict[str, Points] = {}
     scattered = 1.0
+    start = 0.0
     if not bench.is_late:
-        progress(0.2, "products from memory")
-        stalls = {PRODUCT: _product_stall(bench)}
+        progress(0.17, "products from memory")
+        stalls[PRODUCT], start = _product_stall(bench), _product_start(bench, op_seconds)
+    if not bench.is_late:
+        progress(0.2, "attention over a cache")
+        stalls[ATTENTION] = tuple((rows, _attention_stall(bench, rows)) for rows in _FEW_QUERIES if not bench.is_late)
     if not bench.is_late:
         progress(0.25, "experts from all over memory")
-        scattered = min(1.0, _scattered_share(bench, op_seconds))
+        scattered = _scattered_share(bench)
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
     for number, quant_type in enumerate(types):
         progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
@@ -124,7 +125,7 @@ def measure_cpu(
         scattered_share=scattered,
         bandwidth_by_threads=bandwidths,
         stalls=stalls,
-        overlap=_OVERLAP,
+        start_seconds=start,
         pace=bench.pace,
     )
 
@@ -224,6 +225,13 @@ def _product_stall(bench: Bench) -> Points:
     return ((FEWEST_IN_PANELS, max(_LEAST_STALL, bench.stall(far, near, size))),)
 
 
+def _product_start(bench: Bench, op_seconds: float) -> float:
+    """Seconds until the weights stream of a product straight from rows; it has as many shares as larger ones."""
+    size = PACE_TYPE.row_bytes(SIDE) * _START_ROWS
+    far, near = (product(bench.tier, PACE_TYPE, 1, _START_ROWS, n) for n in (_STALL_BYTES // size, 1))
+    return max(0.0, bench.start(far, near, size) - op_seconds)
+
+
 def _pack_rate(bench: Bench) -> float:
     """Values per second that are packed for a product: what does not grow with the product's rows."""
     few, many = (bench.seconds(product(bench.tier, PACE_TYPE, _PACK_TOKENS, n)) for n in (_FEW_ROWS, SIDE))
@@ -246,25 +254,36 @@ def _attention_rates(bench: Bench, op_seconds: float) -> tuple[Points, float]:
         seconds = _work_seconds(bench.seconds(_attention(bench.tier, 1, _HEADS // rows, _HEAD_DIM)), op_seconds)
         return _HEADS * _DEPTH * 2 * _HEAD_DIM / _work_seconds(seconds, _HEADS * _DEPTH / score)
 
-    return ((1, few(1)), (4, few(4)), (tokens, many)), score
+    return (*((rows, few(rows)) for rows in _FEW_QUERIES), (tokens, many)), score
 
 
-def _attention(tier: str, tokens: int, kv_heads: int, head_dim: int) -> Work:
-    """A layer's attention over a cache of _DEPTH tokens."""
+def _attention_stall(bench: Bench, rows: int) -> float:
+    """How much longer one token's attention takes over a cache in memory, in times of reading it. It jumps from block
+    to block, and most of what computing would hide is waited for."""
+    kv_heads = _HEADS // rows
+    size = 2 * 2 * kv_heads * _HEAD_DIM * _FAR_DEPTH
+    far = _attention(bench.tier, 1, kv_heads, _HEAD_DIM, _FAR_DEPTH, _STALL_BYTES // size)
+    near = _attention(bench.tier, 1, kv_heads, _HEAD_DIM)
+    return max(_LEAST_STALL, bench.stall(far, near, size, _FAR_DEPTH / _DEPTH))
+
+
+def _attention(tier: str, tokens: int, kv_heads: int, head_dim: int, depth: int = _DEPTH, layers: int = 1) -> Work:
+    """Attention over caches of `depth` tokens, of several layers in turn where they shall come from memory."""
     program = _cpu.Program(tier)
     block, kv_width = 32, kv_heads * head_dim
     q, k, v = program.value(_HEADS * head_dim), program.value(kv_width), program.value(kv_width)
     out = program.value(_HEADS * head_dim)
-    blocks = -(-(_DEPTH + tokens) // block)
-    repeats = max(1, 8 // tokens)
-    cache = program.kv_layer(kv_heads, head_dim, head_dim, int(QuantType.F16), block)
-    program.bind_kv(cache, *(np.ones(blocks * block * kv_width, np.float16) for _ in range(2)))
-    for _ in range(repeats):
-        program.attention(q, k, v, cache, out, _HEADS, head_dim**-0.5)
+    blocks = -(-(depth + tokens) // block)
+    repeats = max(layers, 8 // tokens, 1)
+    caches = [program.kv_layer(kv_heads, head_dim, head_dim, int(QuantType.F16), block) for _ in range(layers)]
+    for cache in caches:
+        program.bind_kv(cache, *(filled(blocks * block * kv_width * 2).view(np.float16) for _ in range(2)))
+    for number in range(repeats):
+        program.attention(q, k, v, caches[number % layers], out, _HEADS, head_dim**-0.5)
     program.finish()
     for value, width in ((q, _HEADS * head_dim), (k, kv_width), (v, kv_width)):
         program.write(value, activations(tokens, width))
-    return Work(program, batch_of(tokens, _DEPTH, block), repeats, tokens)
+    return Work(program, batch_of(tokens, depth, block), repeats, tokens)
 
 
 def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
@@ -292,40 +311,23 @@ def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
     return tokens * SIDE / seconds
 
 
-def _scattered_share(bench: Bench, op_seconds: float) -> float:
-    """How fast one token goes through experts that lie scattered over a bank larger than the caches, as a share of how
-    fast it goes through as many bytes of whole matrices: what computing takes is in both."""
+def _scattered_share(bench: Bench) -> float:
+    """Share of the memory's bandwidth that one token's experts are read with, from a bank larger than the caches."""
     program = _cpu.Program(bench.tier)
-    x = program.value(SIDE)
-    ids, mix = program.value(_USED, True), program.value(_USED)
-    shapes = [(_EXPERT_ROWS, SIDE), (_EXPERT_ROWS, SIDE), (SIDE, _EXPERT_ROWS)]
+    x, mix = program.value(_EXPERT_COLS), program.value(_USED)
+    shapes = [(_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_COLS, _EXPERT_ROWS)]
     each = [PACE_TYPE.row_bytes(cols) * rows for rows, cols in shapes]
     handles = [program.weight(int(PACE_TYPE), rows, cols, _EXPERTS) for rows, cols in shapes]
     for handle, size in zip(handles, each, strict=True):
-        program.bind_weight(handle, np.full(size * _EXPERTS, 0, np.uint8))  # zeros would share a page
+        program.bind_weight(handle, filled(size * _EXPERTS))
     gate, up, down = handles
-    program.experts(x, ids, mix, gate, up, down, program.value(SIDE))
+    order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32).reshape(-1, 1, _USED)
+    ids = [program.value(_USED, True) for _ in order]
+    for chosen in ids:
+        program.experts(x, chosen, mix, gate, up, down, program.value(_EXPERT_COLS))
     program.finish()
-    program.write(x, np.ones((1, SIDE), np.float32))
+    program.write(x, np.ones((1, _EXPERT_COLS), np.float32))
     program.write(mix, np.full((1, _USED), 1 / _USED, np.float32))
-    order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32)
-    whole = PACE_TYPE.row_bytes(SIDE) * SIDE
-    at_once = _USED * sum(each) // whole
-    matrices = product(bench.tier, PACE_TYPE, 1, SIDE, _EXPERTS // _USED * at_once)
-    ratios: list[float] = []
-    for number in range(2 * _EXPERTS // _USED):
-        part = number % (_EXPERTS // _USED)
-        begin = time.perf_counter()
-        matrices.program.run(bench.pool, matrices.batch, part * at_once, (part + 1) * at_once)
-        took = _work_seconds(time.perf_counter() - begin, at_once * op_seconds)
-        scattered = _once(program, bench.pool, ids, order[part * _USED : (part + 1) * _USED])
-        ratios.append(took / _work_seconds(scattered, op_seconds))
-    return statistics.median(ratios[len(ratios) // 2 :])
-
-
-def _once(program: _cpu.Program, pool: _cpu.ThreadPool, ids: int, chosen: Ints) -> float:
-    batch = batch_of(1)
-    program.write(ids, chosen[None])
-    begin = time.perf_counter()
-    program.run(pool, batch)
-    return time.perf_counter() - begin
+    for number, value in enumerate(ids):
+        program.write(value, order[number])
+    return min(1.0, bench.share(Work(program, batch_of(1), len(order)), _USED * sum(each)))

@@ -66,10 +66,10 @@ class DeviceProfile:
     """`bandwidth`: sustained reading of weights by all threads. `op_seconds`: fixed cost of one op of a program.
 
     `element_rates`: values per second of the element-wise work (ELEMENT_KINDS) that stands between products: PACK is
-    the quantisation of a product's input, SCORE the softmax. `stalls`: of PRODUCT and ATTENTION, by tokens, how much of
-    the time of reading adds to that of computing. `overlap`: of what does not stall, or has fewer tokens, the order of
-    the norm of both times: a smooth maximum, the longer one where they are far apart, more where they are alike, since
-    either waits for the other now and then. Where no order is known, the longer one. `scattered_share`: share of the
+    the quantisation of a product's input, SCORE the softmax. `stalls`: of PRODUCT, by tokens, and of ATTENTION, by the
+    query rows that share a key, how much of the time of reading adds to that of computing. What does not stall, or has
+    fewer tokens, takes the longer of both and `start_seconds`: threads wait for the first bytes of each share of a
+    matrix's rows, before the memory's stream runs ahead of them. `scattered_share`: share of the
     bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is empty
     where nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to compare moments by.
     """
@@ -84,16 +84,16 @@ class DeviceProfile:
     scattered_share: float = 1.0
     bandwidth_by_threads: Mapping[int, float] = field(default_factory=dict)
     stalls: Mapping[str, Points] = field(default_factory=dict)
-    overlap: Mapping[str, float] = field(default_factory=dict)
+    start_seconds: float = 0.0
     pace: Points = ()
 
     def seconds(self, kind: str, tokens: float, reading: float, computing: float) -> float:
-        """Of a PRODUCT or ATTENTION that reads and computes for so long, side by side but for what stalls."""
+        """Of a PRODUCT or ATTENTION that reads and computes for so long, side by side but for what stalls. `tokens`: of
+        attention, query rows that share a key."""
         points = self.stalls.get(kind)
         if points and tokens >= points[0][0]:
             return max(reading, computing + _between(points, tokens) * reading)
-        order = self.overlap.get(kind)
-        return float((reading**order + computing**order) ** (1 / order)) if order else max(reading, computing)
+        return max(reading, computing) + (self.start_seconds if reading > 0 else 0.0)
 
     def slowed(self, factor: float) -> DeviceProfile:
         """Everything but reading takes `factor` times longer."""

@@ -26,7 +26,7 @@ from kernels import _cpu
 from kernels.cuda import source
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 8
+PROBE_VERSION = 9
 CPU_SHARE = 0.6  # of the progress, where a card is measured, too
 
 
@@ -52,14 +52,19 @@ def this_machine(
     measure_again: bool = False,
     progress: probe.Progress = probe.silent,
     gpus: GPUReport | None = None,
+    types: Iterable[str] = (),
 ) -> HardwareProfile:
-    """The profile of this machine: from `folder` where it was measured before, else measured now and kept there."""
+    """The profile of this machine: from `folder` where it was measured before, else measured now and kept there.
+    `types`, of a model's tensors, that it has no rates for are measured now as well."""
     report = read_gpus() if gpus is None else gpus
     card = find_card() if report.gpus else FoundCard()
     cpu_share = CPU_SHARE if card.is_usable else 1.0
     profile = None if measure_again else known_machine(folder, threads, tier, gpus=report)
     if profile is not None and (profile.card_measured is not None or not card.is_usable):
-        return profile
+        learnt = _learnt(profile, types, tier)
+        if learnt is not profile:
+            _keep(learnt, _path(folder, threads, tier, report))
+        return learnt
     if profile is None:
         others = OthersLoad()
         seconds = probe.PROBE_SECONDS - (probe.CARD_SECONDS if card.is_usable else 0.0)
@@ -71,8 +76,8 @@ def this_machine(
         profile = replace(profile, disk_bandwidth=probe.disk_read_bandwidth(folder) if folder.is_dir() else 0.0)
     if card.facts is not None:
         profile = _with_measured(profile, card, report, _within(progress, cpu_share, 1.0))
-    with suppress(OSError):  # where nothing can be kept, it is measured each time
-        save(profile, _path(folder, threads, tier, report))
+    profile = _learnt(profile, types, tier)
+    _keep(profile, _path(folder, threads, tier, report))
     return profile
 
 
@@ -110,20 +115,27 @@ def known_machine(
 
 
 def learn_types(folder: Path, threads: int, names: Iterable[str], tier: str = "auto") -> bool:
-    """Measures what the profile of this machine has no rates for of the types of a model's tensors, and keeps it:
-    about half a second. False where there is no profile, or nothing to measure."""
+    """Measures the types of a model's tensors that the profile of this machine has no rates for, and keeps them: about
+    half a second. False where there is no profile, or nothing to measure."""
     report = read_gpus()
     known = known_machine(folder, threads, tier, gpus=report)
     if known is None:
         return False
-    missing = [kind for kind in map(known_type, _cpu.QUANT_TYPES) if kind is not None and kind.name in set(names)]
-    missing = [kind for kind in missing if kind.name not in known.cpu.kernels.points]
-    if not missing:
-        return False
-    learnt = replace(known, cpu=probe.with_types(known.cpu, missing, tier))
-    with suppress(OSError):
-        save(learnt, _path(folder, threads, tier, report))
-    return True
+    learnt = _learnt(known, names, tier)
+    if learnt is not known:
+        _keep(learnt, _path(folder, threads, tier, report))
+    return learnt is not known
+
+
+def _learnt(profile: HardwareProfile, names: Iterable[str], tier: str) -> HardwareProfile:
+    missing = set(names) - set(profile.cpu.kernels.points)
+    types = [kind for kind in map(known_type, _cpu.QUANT_TYPES) if kind is not None and kind.name in missing]
+    return replace(profile, cpu=probe.with_types(profile.cpu, types, tier)) if types else profile
+
+
+def _keep(profile: HardwareProfile, path: Path) -> None:
+    with suppress(OSError):  # where nothing can be kept, it is measured each time
+        save(profile, path)
 
 
 def hardware_folder(data: Path) -> Path:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import mmap
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +23,12 @@ FEWEST_IN_PANELS = 4  # tokens; fewer are multiplied straight from rows in most 
 # keep the multipliers busy. Where others share the core, the latter lose about twice as much.
 PACE_TOKENS = (1, 16)
 _PACE_SECONDS = 0.06
-_SECONDS_PER_WORK, _STALL_SECONDS = 0.01, 0.15
-_USUAL_LOOKS, _STALL_LOOKS = 25, 5
-_REFERENCE_TOKENS, _LEAST_TOKENS = 64, 16  # of what is timed at once: about 1 ms
+# Times that a reference runs before a look in the midst of other work: after that has gone through memory, it is some
+# ten products until one takes as long as any later one (467, 293, 257, 244, 265, 244 … 195 µs).
+_SETTLING = 3
+_SECONDS_PER_WORK, _FAR_SECONDS = 0.03, 0.35
+_USUAL_LOOKS, _FAR_LOOKS = 25, 5
+_REFERENCE_TOKENS, _LEAST_TOKENS = 64, 16  # of what is timed at once, in panels or from rows: about 1 ms
 _BANDWIDTH_BYTES = 48 << 20
 
 
@@ -36,21 +41,33 @@ class Work:
     repeats: int = 1
     tokens: int = 1
 
+    def run(self, pool: _cpu.ThreadPool, first: int = 0, last: int = -1) -> float:
+        """Seconds."""
+        begin = time.perf_counter()
+        self.program.run(pool, self.batch, first, last)
+        return time.perf_counter() - begin
+
+    def warm_seconds(self, pool: _cpu.ThreadPool) -> float:
+        """Of a run behind one operation: the first one takes up to a fifth longer, whatever ran before."""
+        self.run(pool, 0, 1)
+        return self.run(pool)
+
 
 class Reference:
     """The products that everything else is timed beside, on data in cache."""
 
     def __init__(self, tier: str, tokens: int) -> None:
-        repeats = max(1, (_REFERENCE_TOKENS if tokens > 1 else _LEAST_TOKENS) // tokens)
-        self._work = product(tier, PACE_TYPE, tokens, SIDE, repeats=repeats)
-        self.macs = repeats * tokens * SIDE * SIDE
+        self._work = product(tier, PACE_TYPE, tokens, SIDE)
+        self.macs = self._work.repeats * tokens * SIDE * SIDE
+
+    def settle(self, pool: _cpu.ThreadPool) -> None:
+        """After other work."""
+        for _ in range(_SETTLING):
+            self._work.run(pool)
 
     def seconds(self, pool: _cpu.ThreadPool) -> float:
-        """Of one run, whatever was in the caches before."""
-        self._work.program.run(pool, self._work.batch, 0, 1)
-        begin = time.perf_counter()
-        self._work.program.run(pool, self._work.batch)
-        return time.perf_counter() - begin
+        """Of one run, its data in cache."""
+        return self._work.warm_seconds(pool)
 
 
 class Bench:
@@ -87,42 +104,46 @@ class Bench:
         """Of one operation of the work, on data in cache."""
         kind = max(tokens for tokens in PACE_TOKENS if tokens == 1 or work.tokens >= FEWEST_IN_PANELS)
         reference = self._references[kind]
-        self._run(work)
+        work.run(self.pool)
         ratios: list[float] = []
-        spent, before = 0.0, reference.seconds(self.pool)
-        while not ratios or (spent < _SECONDS_PER_WORK and not self.is_late):
-            took, after = self._run(work), reference.seconds(self.pool)
+        begin, before = time.monotonic(), reference.seconds(self.pool)
+        while not ratios or (time.monotonic() - begin < _SECONDS_PER_WORK and not self.is_late):
+            took, after = work.warm_seconds(self.pool), reference.seconds(self.pool)
             ratios.append(2 * took / (before + after))
-            spent, before = spent + took, after
+            before = after
         return statistics.median(ratios) * self._usual[kind] / work.repeats
 
-    def stall(self, far: Work, near: Work, size: int) -> float:
-        """How much longer an operation of `far` takes than one of `near`, in times of reading `size` bytes: the median
-        of moments in each of which both are looked at by turns, some operations of `far` at a time, and the memory's
-        speed beside them."""
-        self._run(near)
-        begin, at, some = time.monotonic(), 0, max(1, near.repeats // 2)
-        stalls: list[float] = []
-        while not stalls or (time.monotonic() - begin < _STALL_SECONDS and not self.is_late):
+    def stall(self, far: Work, near: Work, size: int, scale: float = 1.0) -> float:
+        """How much longer an operation of `far` takes than `scale` ones of `near`, in times of reading `size` bytes."""
+        return self._far(far, near, lambda far, near, rate: (far - scale * near) * rate / size)
+
+    def start(self, far: Work, near: Work, size: int) -> float:
+        """Seconds that an operation of `far` takes beyond the longer of reading `size` bytes and one of `near`."""
+        return self._far(far, near, lambda far, near, rate: far - max(near, size / rate))
+
+    def share(self, far: Work, size: int) -> float:
+        """Of the memory's bandwidth, what operations of `far` read with, `size` bytes each."""
+        return self._far(far, None, lambda far, near, rate: size / far / rate)
+
+    def _far(self, far: Work, near: Work | None, figure: Callable[[float, float, float], float]) -> float:
+        """Of the seconds of an operation of each, and the memory's speed beside them: the median of moments in each of
+        which both are looked at by turns, some operations of `far` at a time."""
+        begin, at, some = time.monotonic(), 0, max(1, near.repeats // 2) if near is not None else 1
+        found: list[float] = []
+        while not found or (time.monotonic() - begin < _FAR_SECONDS and not self.is_late):
             far_times: list[float] = []
             near_times: list[float] = []
             rate = self._bandwidth()
-            for _ in range(_STALL_LOOKS):
-                far_times.append(self._run(far, at, at + some) / some)
+            for _ in range(_FAR_LOOKS):
+                far_times.append(far.run(self.pool, at, at + some) / some)
                 at = at + some if at + 2 * some <= far.repeats else 0
-                self._run(near, 0, 1)
-                near_times.append(self._run(near) / near.repeats)
-            stalled = statistics.median(far_times) - statistics.median(near_times)
-            stalls.append(stalled * (rate + self._bandwidth()) / 2 / size)
-        return statistics.median(stalls)
+                near_times.append(near.warm_seconds(self.pool) / near.repeats if near is not None else 0.0)
+            rate = (rate + self._bandwidth()) / 2
+            found.append(figure(statistics.median(far_times), statistics.median(near_times), rate))
+        return statistics.median(found)
 
     def _bandwidth(self) -> float:
         return _cpu.read_bandwidth(self.threads, _BANDWIDTH_BYTES, 1)
-
-    def _run(self, work: Work, first: int = 0, last: int = -1) -> float:
-        begin = time.perf_counter()
-        work.program.run(self.pool, work.batch, first, last)
-        return time.perf_counter() - begin
 
 
 class Pace:
@@ -135,8 +156,12 @@ class Pace:
         self._looks: list[list[float]] = []
 
     def look(self) -> None:
-        """Takes some milliseconds."""
-        self._looks.append([reference.seconds(self._pool) for reference in self._references])
+        """Takes some milliseconds, for the references are to be as far in cache as they were in the probe."""
+        seconds = []
+        for reference in self._references:
+            reference.settle(self._pool)
+            seconds.append(reference.seconds(self._pool))
+        self._looks.append(seconds)
 
     def take(self) -> Points:
         """By tokens, of the looks since the last time."""
@@ -155,21 +180,33 @@ def pace(threads: int, tier: str = "auto") -> Points:
     return looks.take()
 
 
-def product(
-    tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1, repeats: int | None = None
-) -> Work:
+def product(tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1) -> Work:
     """A product with `rows` rows, with several matrices in turn where they shall come from memory."""
-    repeats = max(matrices, _LEAST_TOKENS // tokens) if repeats is None else repeats
+    repeats = max(matrices, 1, (_REFERENCE_TOKENS if tokens >= FEWEST_IN_PANELS else _LEAST_TOKENS) // tokens)
     program = _cpu.Program(tier)
     x, out = program.value(SIDE), program.value(rows)
     weights = [program.weight(int(quant_type), rows, SIDE) for _ in range(matrices)]
     for weight in weights:
-        program.bind_weight(weight, np.full(quant_type.row_bytes(SIDE) * rows, 0, np.uint8))  # zeros would share a page
+        program.bind_weight(weight, filled(quant_type.row_bytes(SIDE) * rows))
     for number in range(repeats):
         program.linear(x, [weights[number % matrices]], [None], [out])
     program.finish()
     program.write(x, activations(tokens, SIDE))
     return Work(program, batch_of(tokens), repeats, tokens)
+
+
+def filled(size: int) -> npt.NDArray[np.uint8]:
+    """Bytes in small pages of their own, as a mapped model file and a cache have them: in huge ones, as arrays get
+    them, experts are read a fifth to a quarter faster."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    else:
+        mapping = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        mapping.madvise(mmap.MADV_NOHUGEPAGE)
+    array = np.frombuffer(mapping, np.uint8)
+    array[:] = 0  # untouched, all would share one page
+    return array
 
 
 def batch_of(tokens: int, depth: int = 0, block_tokens: int = 32) -> _cpu.Batch:

@@ -34,7 +34,7 @@ def known_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     few = (("repacked", 512), ("not repacked, no flash attention", 64))
     monkeypatch.setattr("engine.benchmark.bench._PEER_VARIANTS", few)
     monkeypatch.setattr("engine.benchmark.prediction.data_folder", lambda: tmp_path)
-    monkeypatch.setattr("engine.benchmark.prediction.this_machine", lambda *_: machine("Ryzen 7 5800X"))
+    monkeypatch.setattr("engine.benchmark.prediction.this_machine", lambda *_, **__: machine("Ryzen 7 5800X"))
 
 
 def test_bench_measures_both_and_reports_ratios(starter_model: Path, capsys: pytest.CaptureFixture[str]) -> None:

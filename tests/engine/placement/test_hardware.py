@@ -9,18 +9,20 @@ from pathlib import Path
 import pytest
 
 from engine.gguf import QuantType
-from engine.placement.costs import product_seconds, weights_rate
+from engine.placement.costs import Workload, decode_seconds, product_seconds, weights_rate
 from engine.placement.hardware import catalogue, probe, store
 from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import (
     ATTENTION,
     NEAREST_TYPE,
     PRODUCT,
+    SCORE,
     DeviceProfile,
     HardwareProfile,
     KernelRates,
 )
-from engine.placement.items import Matrix
+from engine.placement.items import ItemKind, Matrix, PlacementItem
+from engine.placement.state import StateKind, StateShape
 from engine.telemetry.gpus import GPU, GPUReport
 
 GiB = 1 << 30
@@ -118,7 +120,7 @@ def _fake_measure(name: str, memory: int, threads: int, *rest: object) -> Device
         name=name,
         threads=threads,
         stalls={PRODUCT: ((4, 2.0),)},
-        overlap={PRODUCT: 2.0},
+        start_seconds=5e-6,
         pace=((1, 2e10), (16, 1e11)),
     )
 
@@ -212,7 +214,7 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     assert names | {"*", "attention"} == set(made.kernels.points)
     assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and min(made.element_rates.values()) > 1e6
     assert 0 < made.scattered_share <= 1 and min(rate for _, rate in made.pace) > 1e8
-    assert set(made.stalls) == {PRODUCT} and set(made.overlap) == {PRODUCT, ATTENTION}
+    assert set(made.stalls) == {PRODUCT, ATTENTION} and 0 <= made.start_seconds < 1e-2
     assert all(share > 0 for shares in made.stalls.values() for _, share in shares)
     assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
 
@@ -239,6 +241,8 @@ def test_types_that_no_time_was_left_for_are_measured_when_a_model_has_them(
     assert replace(learnt.cpu, kernels=kept.cpu.kernels) == kept.cpu
     assert not store.learn_types(tmp_path, 2, ["MXFP4", "Q4_K", "IQ4_XS", "of the future"])
     assert measured == [2]
+    assert store.this_machine(tmp_path, 2, types=["Q5_K"]).cpu.kernels.points["Q5_K"]
+    assert "Q5_K" in store.this_machine(tmp_path, 2).cpu.kernels.points and measured == [2]
 
 
 def test_what_is_learnt_later_is_of_the_machine_as_it_was() -> None:
@@ -320,16 +324,32 @@ def test_panels_may_be_slowed_more_than_rows() -> None:
 
 def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
     stalling = _fake_measure("x", 64 * GiB, 8)
-    assert replace(stalling, stalls={}, overlap={}).seconds(PRODUCT, 1, 3.0, 2.0) == 3.0
+    assert replace(stalling, stalls={}, start_seconds=0.0).seconds(PRODUCT, 1, 3.0, 2.0) == 3.0
     assert stalling.seconds(PRODUCT, 4, 1.0, 2.0) == stalling.seconds(PRODUCT, 512, 1.0, 2.0) == 4.0
-    assert stalling.seconds(ATTENTION, 1, 3.0, 2.0) == 3.0
+    attending = replace(stalling, stalls={ATTENTION: ((1, 1.0), (4, 0.5))})
+    assert [attending.seconds(ATTENTION, rows, 2.0, 3.0) for rows in (1, 4, 16)] == [5.0, 4.0, 4.0]
 
 
-def test_products_from_rows_take_the_longer_of_reading_and_computing_and_a_little_more_where_they_are_alike() -> None:
-    device = _fake_measure("x", 64 * GiB, 8)
-    assert device.seconds(PRODUCT, 1, 3.0, 1.0) == pytest.approx(3.0, rel=0.06)
-    assert device.seconds(PRODUCT, 1, 0.0, 2.0) == pytest.approx(2.0)
-    assert device.seconds(PRODUCT, 3, 2.0, 2.0) == pytest.approx(2.0 * 2**0.5)
+def test_products_from_rows_take_the_longer_of_reading_and_computing_once_their_weights_stream() -> None:
+    device = replace(_fake_measure("x", 64 * GiB, 8), start_seconds=0.5)
+    assert device.seconds(PRODUCT, 1, 3.0, 1.0) == 3.5
+    assert device.seconds(PRODUCT, 3, 1.0, 2.0) == 2.5
+    assert device.seconds(PRODUCT, 1, 0.0, 2.0) == 2.0  # in cache, as where only computing is asked for
+
+
+def test_query_heads_that_share_a_key_share_what_stalls_attention() -> None:
+    device = replace(_fake_measure("x", 64 * GiB, 8), stalls={ATTENTION: ((1, 1.0), (4, 0.5))})
+    work = Workload(depth=1000)
+    state = StateShape(StateKind.FULL, heads=8, kv_heads=8, key_dim=64, value_dim=64)
+    alone, shared = (
+        decode_seconds(PlacementItem(ItemKind.ATTENTION, 0, 0, (), replace(state, kv_heads=heads)), device, work)
+        for heads in (8, 2)
+    )
+    reading = [s.read_bytes(1000) / device.bandwidth for s in (state, replace(state, kv_heads=2))]
+    computing = [state.macs(1000) / device.kernels.rate(ATTENTION, rows) for rows in (1, 4)]
+    scores = state.scores(1000) / device.element_rates[SCORE]
+    assert alone == pytest.approx(computing[0] + scores + reading[0])
+    assert shared == pytest.approx(max(reading[1], computing[1] + scores + 0.5 * reading[1]))
 
 
 @pytest.mark.parametrize(
