@@ -144,6 +144,7 @@ class HybridExecutor:
         traced = self.trace is not None and len(self.trace) < MOST_SPANS
         launch = Launch(self._now, spans=self.trace if watched is None and traced else watched)
         schedule = self._schedule_for(tokens)
+        self._step.is_timed = not self.device.runs_ahead or tokens <= ANSWERING or launch.spans is not None
         graph = None
         if self._graphs is not None and schedule is self.schedule:
             graph = self._graphs.step(batch, is_traced=launch.spans is not None)
@@ -211,6 +212,10 @@ class HybridExecutor:
         for done in waiting:
             while not done.is_set_within(_GLANCE):
                 launch.is_left = launch.is_left or interrupted()
+        if not self._current.is_timed:
+            self.device.synchronize()
+            for lane in ("GPU", "link"):  # of which only launches were seen
+                launch.busy.pop(lane, None)
 
     def _note_graph(self, graph: StepGraph, launch: Launch) -> None:
         """What tasks would have told of a step that ran as a whole."""

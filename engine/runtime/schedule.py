@@ -109,6 +109,9 @@ class Scheduler:
                 waits[crossing.consumer].append(arrived)
                 copies.append((crossing, copy, (left,), (arrived,)))
         weights = self._weight_tasks(works, waits, signals)
+        freed = {id(event) for task in weights for event in task.waits}  # weights are copied by the host, which waits
+        for index, work in enumerate(works):
+            work.is_awaited = any(id(event) in freed for event in signals[index])
         streams: dict[str, list[Task]] = {CPU: [], COMPUTE: [], ACTIVATIONS: [], WEIGHTS: weights}
         for index, work in enumerate(works):
             task = self._segment_task(work, tuple(waits[index]), tuple(signals[index]))
@@ -171,7 +174,8 @@ class Scheduler:
             if crossing.consumer is not None:
                 consumer = works[crossing.consumer]
                 consumer.inputs.append((consumer.side.handle(value), staging))
-        return CopyWork(self._device, source, stagings)
+        is_awaited = crossing.consumer is not None and not works[crossing.consumer].segment.on_device
+        return CopyWork(self._device, source, stagings, is_awaited)
 
     def _staging(self, to_device: bool, width: int, is_ids: bool, ordinal: int) -> Staging:
         key = to_device, width, is_ids, ordinal

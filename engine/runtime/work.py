@@ -31,6 +31,7 @@ class Step:
     batch: Batch
     tokens: int
     interrupted: Callable[[], bool] = lambda: False
+    is_timed: bool = True  # what each task takes is wanted, so the host waits for each
 
 
 Costs = Callable[["SegmentWork"], float]
@@ -109,6 +110,7 @@ class SegmentWork:
     inputs: list[tuple[int, Staging]] = field(default_factory=list)
     outputs: list[tuple[int, int, bool]] = field(default_factory=list)  # handle, place in `views`, to be copied
     views: dict[int, Any] = field(default_factory=dict)
+    is_awaited: bool = False  # by the host: others than the device's own streams need its end
 
     def __post_init__(self) -> None:
         """Operations between which something is to be done, and where the native program is cut."""
@@ -120,7 +122,9 @@ class SegmentWork:
         self._cuts = [self.begin, *cuts, self.end]
 
     def __call__(self) -> None:
-        program, step = self.side.program.program, self.step()
+        program, step, device = self.side.program.program, self.step(), self.side.device
+        if device is not None:
+            device.follow(COMPUTE, (staging for _, staging in self.inputs))
         for handle, staging in self.inputs:
             if len(staging.rows):
                 program.write(handle, staging.rows)
@@ -130,8 +134,8 @@ class SegmentWork:
             program.run(self.side.pool, step.batch, self.begin, self.end)
         else:
             self._run_in_parts(step)
-        if self.side.device is not None:
-            self.side.device.synchronize()
+        if device is not None:
+            device.end(COMPUTE, (self,), is_awaited=self.is_awaited or step.is_timed)
         for handle, place, is_copied in self.outputs:
             rows = self.side.rows(handle)
             self.views[place] = rows.copy() if is_copied else rows
@@ -163,10 +167,14 @@ class CopyWork:
     device: Device
     source: SegmentWork
     stagings: list[tuple[int, Staging]]  # place in the source's views
+    is_awaited: bool = False  # by the host: the CPU needs its end
     copied: int = 0
 
     def __call__(self) -> None:
+        self.device.follow(ACTIVATIONS, (self.source,))
         self.copied = self.device.carry([(self.source.views[place], staging) for place, staging in self.stagings])
+        stagings = (staging for _, staging in self.stagings)
+        self.device.end(ACTIVATIONS, stagings, is_awaited=self.is_awaited or self.source.step().is_timed)
         self.source.tables.count_carried(self.copied, to_device=not self.source.side.on_device)
 
     def cost(self) -> float:

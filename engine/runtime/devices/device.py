@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -91,6 +91,7 @@ class Device(Protocol):
     pool: ThreadPool
 
     keeps_rates: bool  # steps take what its rates say, so that a plan for them can be judged by how long they took
+    runs_ahead: bool  # tasks end when they are launched, unless the host waits for what they do
     has_pointer_tables: bool  # programs find experts by tables of their own, so that their ids stay as they are
 
     def new_program(self, tier: str, workspace: Region) -> Program:
@@ -120,8 +121,15 @@ class Device(Protocol):
     def carry(self, crossing: Sequence[tuple[Any, Staging]]) -> int:
         """Copies rows of either side into staging of the other; the bytes copied. On the stream for activations."""
 
+    def follow(self, stream: str, ends: Iterable[object]) -> None:
+        """What is launched on a stream from now on comes behind what ended with these."""
+
+    def end(self, stream: str, ends: Iterable[object], *, is_awaited: bool) -> None:
+        """What was launched on a stream so far ends with these, for others to `follow`. Returns when it is done if the
+        host waits for it, else at once."""
+
     def synchronize(self) -> None:
-        """On the compute stream: returns when everything launched there is done."""
+        """Returns when everything launched for a step is done."""
 
     def hold_link(self, stream: str, size: int, elapsed: float) -> None:
         """Called on a copy stream after a copy of `size` bytes that took `elapsed` seconds."""

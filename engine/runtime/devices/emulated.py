@@ -8,7 +8,7 @@ computes with the CPU's kernels ("fast": whole models), or with the CUDA source 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from engine.runtime.devices.device import LinkRates, StepGraphs, WorkspaceNeed
@@ -44,6 +44,7 @@ class EmulatedDevice:
         kernels: Literal["fast", "exact"] = "fast",
     ) -> None:
         self.kernels = kernels
+        self.runs_ahead = False
         self.has_pointer_tables = kernels == "exact"
         self.label = f"emulated ({kernels} kernels)"
         self.memory = DeviceMemory(limit, granularity)
@@ -106,6 +107,12 @@ class EmulatedDevice:
             staging.reserve(len(rows))
             staging.put(rows)
         return copied
+
+    def follow(self, stream: str, ends: Iterable[object]) -> None:
+        """All of it is done."""
+
+    def end(self, stream: str, ends: Iterable[object], *, is_awaited: bool) -> None:
+        """It is done."""
 
     def synchronize(self) -> None:
         """Programs have run when they return."""

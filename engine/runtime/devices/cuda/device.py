@@ -1,12 +1,13 @@
 """The cuda device: memory, streams and copies of an NVIDIA GPU, through its driver.
 
-A task is launched from the thread of its stream and ends when the card has done it. Steps of few tokens are captured
-into CUDA graphs instead; see step_graph.py.
+A task is launched from the thread of its stream. It ends when the card has done it where the host waits for that, else
+when it is launched: the card's streams wait for each other by events. Steps of few tokens are captured into CUDA graphs
+instead; see step_graph.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,12 +26,13 @@ from engine.runtime.expert_slots import Ids
 from engine.runtime.lowering import CpuProgram
 from engine.runtime.schedule import Schedule
 from engine.runtime.staging import Staging
-from engine.runtime.work import Side
+from engine.runtime.work import ACTIVATIONS, COMPUTE, Side
 from kernels._cpu import Program, ThreadPool
 from kernels.cuda.driver import Driver, DriverKernels
 from kernels.cuda.footprint import Footprint
 from kernels.cuda.program import CudaProgram
 
+_NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 KERNEL_BYTES = 32 << 20  # planned for compiled kernels: a model's are some megabytes, and drivers charge whole chunks
 
 
@@ -39,6 +41,7 @@ class CudaDevice:
     Compiled kernels are kept in the folder `cache`. LaunchError where the driver refuses."""
 
     has_pointer_tables = True
+    runs_ahead = True
     keeps_rates = True
 
     def __init__(
@@ -56,7 +59,9 @@ class CudaDevice:
         self.copies = copies
         self.kernels = DriverKernels(driver, cache, facts.index)
         self.hands_over_by_flags = prefers_flags(driver, self.card.index)
+        self._ends: dict[object, int] = {}  # of tasks that nobody here waits for: events, by what ended with them
         self.card.on_rest.append(self.kernels.unload)
+        self.card.on_rest.append(self._forget_ends)
         self.link = LinkRates()
         self.clock: Clock = WallClock()
         self.pool = ThreadPool(1)  # of no use here: the card computes
@@ -73,6 +78,12 @@ class CudaDevice:
 
     def forget(self, program: CpuProgram) -> None:
         cast(CudaProgram, program.program).close()
+        self._forget_ends()
+
+    def _forget_ends(self) -> None:
+        for event in self._ends.values():
+            self.card.call("cuEventDestroy_v2", event)
+        self._ends.clear()
 
     def set_table(self, program: CpuProgram, bank: str, slots: Ids) -> None:
         cast(CudaProgram, program.program).set_expert_places(program.tables[bank], slots)
@@ -91,11 +102,25 @@ class CudaDevice:
         for rows, staging in crossing:
             staging.reserve(len(rows))
             copied += staging.put(rows)
-        self.card.synchronize("activations")
         return copied
 
+    def follow(self, stream: str, ends: Iterable[object]) -> None:
+        for end in ends:
+            if end in self._ends:
+                self.card.call("cuStreamWaitEvent", self.card.streams[stream], self._ends[end], 0)
+
+    def end(self, stream: str, ends: Iterable[object], *, is_awaited: bool) -> None:
+        if is_awaited:
+            self.card.synchronize(stream)
+            return
+        for end in ends:
+            if end not in self._ends:
+                self._ends[end] = self.card.make("cuEventCreate", _NO_TIMING)
+            self.card.call("cuEventRecord", self._ends[end], self.card.streams[stream])
+
     def synchronize(self) -> None:
-        self.card.synchronize("compute")
+        for stream in (COMPUTE, ACTIVATIONS):
+            self.card.synchronize(stream)
 
     def prepare(self, program: CpuProgram, need: WorkspaceNeed) -> None:
         flags = frozenset(FLAG_KERNELS if self.hands_over_by_flags else ())
