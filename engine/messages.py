@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from engine.errors import EngineError, ReportedError
 from engine.placement.pins import Pin
@@ -273,8 +273,7 @@ class PrefillProgress:
     total_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
+class TokenEvent(NamedTuple):  # made between any two tokens: a frozen dataclass takes three times as long
     """Text of one or more new tokens: whole characters only; may be empty while a character is incomplete."""
 
     request_id: str

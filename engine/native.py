@@ -98,7 +98,8 @@ class NativeBackend:
         if self.control is not None:
             self.control.advance()
         self.session.step(interrupted)
-        self.memory.keep_within()
+        if self.memory.limit is not None:
+            self.memory.keep_within()
         if self.recorder is not None and not self.session.sequences:
             self.recorder.save()
 

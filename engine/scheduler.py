@@ -46,6 +46,10 @@ class Scheduler:
 
     def schedule(self, micro_batch: int) -> Schedule:
         """Answers in progress get their next token each; prompts share what is left of `micro_batch` tokens."""
+        if len(self._running) == 1 and not self._waiting:  # between most tokens: little needs to be asked
+            only = self._running[0]
+            if only.is_decoding and self._make_room(only, 1):
+                return Schedule([(only, Chunk(only.state, only.tokens[-1:], 0))])
         while self._waiting and self._make_room(self._waiting[0], 1):
             self._running.append(self._waiting.popleft())
         decoding: list[Sequence] = []

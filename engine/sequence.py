@@ -21,7 +21,7 @@ class Sequence:
     tokens: list[int]
     max_tokens: int | None
     state: SequenceState
-    sample: Callable[[Logits], int]
+    sample: Callable[[Logits, int], int]  # from a row of logits
     detokenizer: Detokenizer
     matcher: StopMatcher
     arrived: float  # perf_counter when the request came in

@@ -30,13 +30,11 @@ class Session:
         self._is_stop = is_stop
         self._emit = emit
         self._scheduler = Scheduler(cache)
+        self.is_busy = False  # kept, because it is asked several times between two tokens
 
     def add(self, sequence: Sequence) -> None:
         self._scheduler.add(sequence)
-
-    @property
-    def is_busy(self) -> bool:
-        return self._scheduler.is_busy
+        self.is_busy = True
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -66,6 +64,7 @@ class Session:
     def finish(self, sequence: Sequence, reason: FinishReason, error: ErrorInfo | None = None) -> None:
         """Ends an answer; what was said stays said, and what was read stays in the cache."""
         self._scheduler.remove(sequence)
+        self.is_busy = self._scheduler.is_busy
         rest = sequence.flush_text()
         if rest:
             self._emit(TokenEvent(sequence.request_id, rest, 0))
@@ -75,20 +74,20 @@ class Session:
     def _postprocess(self, work: list[tuple[Sequence, Chunk]], logits: Logits) -> None:
         row = 0
         for sequence, chunk in work:
-            outputs = chunk.outputs
+            outputs = len(chunk.tokens) - chunk.logits_from
             sequence.state.commit(chunk.tokens)
             if outputs:
                 if sequence.first_token is None:
                     self._cache.remember(sequence.state)
-                self._accept(sequence, logits[row])
+                self._accept(sequence, logits, row)
             else:
                 self._emit(PrefillProgress(sequence.request_id, sequence.state.length, sequence.prompt_tokens))
             row += outputs
 
-    def _accept(self, sequence: Sequence, logits: Logits) -> None:
+    def _accept(self, sequence: Sequence, logits: Logits, row: int) -> None:
         """Chooses the next token and sends its text; ends the answer where it has to end."""
         try:
-            token = sequence.sample(logits)
+            token = sequence.sample(logits, row)
             sequence.append(token)
             if self._is_stop(token):
                 self.finish(sequence, FinishReason.STOP)

@@ -268,15 +268,13 @@ def strings_within(buffer: Buffer, position: int, count: int, text: Buffer, pair
 
 # bind_logits.cpp
 def best_logits(logits: Floats, count: int, records: NDArray[np.uint8]) -> tuple[int, int]: ...
-def sample_best(
-    logits: Floats,
-    count: int,
-    records: NDArray[np.uint8],
-    apply: int,
-    sampler: int,
-    penalties: int = 0,
-    recent: NDArray[np.int32] | None = None,
-) -> int: ...
+def token_piece(
+    vocabulary: int, is_end: int, to_piece: int, token: int, special: bool = False
+) -> tuple[bool, bytes]: ...
+
+class BestSampler:
+    def __init__(self, size: int, count: int, apply: int, sampler: int = 0, penalties: int = 0) -> None: ...
+    def sample(self, logits: Floats, row: int = 0, recent: NDArray[np.int32] | None = None) -> int: ...
 
 # bind_use_counts.cpp
 class UseCounts:

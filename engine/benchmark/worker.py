@@ -18,6 +18,7 @@ import psutil
 
 from engine.benchmark.contestant import Answerer, Contestant, Pause, Setup
 from engine.errors import BackendCrashedError, EngineError
+from engine.text.llama_library import llama
 
 Role = Literal["steps", "answers"]  # evaluates given tokens, or makes answers from the file on
 
@@ -49,6 +50,7 @@ def _serve(connection: Connection, system: str, setup: Setup, role: Role) -> Non
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl+C ends it at once, without a word
     try:
         make = _contestant_type(system, role)
+        llama()  # every system uses llama.cpp's library, some import it earlier: no one's own memory
         before = _private_bytes()
         contestant = make(setup)
         connection.send((True, os.getpid()))

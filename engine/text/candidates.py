@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.text.llama_library import llama
-from kernels import _cpu
 
 Logits = npt.NDArray[np.float32]
 
@@ -23,13 +22,11 @@ class Candidates:
     def __init__(self, size: int) -> None:
         lib = llama()
         self.data = np.zeros(size, CANDIDATE)
-        self._records = self.data.view(np.uint8)
         self._ids = np.arange(size, dtype=np.int32)
         self._count = size
         pointer = self.data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
         self._array = lib.llama_token_data_array(data=pointer, size=size, selected=-1, sorted=False)
         self._reference = ctypes.byref(self._array)
-        self._apply = ctypes.cast(lib.llama_sampler_apply, ctypes.c_void_p).value or 0
 
     def fill(self, logits: Logits, ids: npt.NDArray[Any] | None = None) -> Candidates:
         """The tokens `ids` with their `logits`, or the whole vocabulary in order."""
@@ -37,16 +34,6 @@ class Candidates:
         self.data["id"][:count] = self._ids if ids is None else ids
         self.data["logit"][:count] = logits
         return self
-
-    def sample_best(
-        self, logits: Logits, count: int, sampler: int, penalties: int = 0, recent: npt.NDArray[np.int32] | None = None
-    ) -> int:
-        """The token that the sampler at the address `sampler` takes of the best `count` tokens and few others.
-
-        That is all that top-k needs to see. The sampler at `penalties` comes before; it changes only `recent` tokens.
-        -1 where the best is no finite number.
-        """
-        return _cpu.sample_best(logits, count, self._records, self._apply, sampler, penalties, recent)
 
     def apply(self, sampler: Any) -> Candidates:
         array = self._array

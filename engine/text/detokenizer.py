@@ -22,7 +22,10 @@ class Detokenizer:
 
     def push(self, token: int) -> str:
         """Whole characters completed by `token`; empty while one is incomplete."""
-        data = self._rest + self._tokenizer.piece(token)
+        piece = self._tokenizer.piece(token)
+        if not self._rest and piece.isascii():  # so it is in most answers
+            return piece.decode()
+        data = self._rest + piece
         text, used = codecs.utf_8_decode(data, "replace", False)
         self._rest = data[used:]
         return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from concurrent.futures import Future
 from pathlib import Path
@@ -32,7 +31,6 @@ class EarlyTokenizer(Tokenizer):
         self.add_bos, self.suppressed_ids, self.warnings = own.add_bos, own.suppressed_ids, own.warnings
         self._pieces = {}
         self._stops = {}
-        self._buffer = ctypes.create_string_buffer(64)
         self._first = first
         self._excerpts: VocabularyExcerpts | None = excerpts
         self._whole = whole
@@ -48,6 +46,9 @@ class EarlyTokenizer(Tokenizer):
         return super().encode(text, add_special=add_special, parse_special=parse_special)
 
     def is_stop(self, token: int) -> bool:
+        is_stop = self._stops.get(token)  # first, as it is asked between any two tokens
+        if is_stop is not None:
+            return is_stop
         self._expect_id(token)
         excerpts = self._early()
         if excerpts is not None and excerpts.is_plain(token):

@@ -40,6 +40,11 @@ def llama() -> Any:
     return module
 
 
+def address_of(function: Any) -> int:
+    """Where one of the library's functions begins, for native code that calls it itself."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
 @functools.cache
 def library_version() -> str:
     """llama-cpp-python's version, without loading the library."""

@@ -6,7 +6,6 @@ consulted for the drawn token first, and masks the whole vocabulary only when th
 
 from __future__ import annotations
 
-import ctypes
 import math
 import secrets
 import weakref
@@ -20,8 +19,9 @@ from engine.errors import EngineError
 from engine.messages import SamplingParams
 from engine.text.candidates import Candidates, Logits
 from engine.text.grammar import Grammar
-from engine.text.llama_library import llama
+from engine.text.llama_library import address_of, llama
 from engine.text.tokenizer import Tokenizer
+from kernels._cpu import BestSampler
 
 _RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "draw one yourself"
 _GREEDY_BELOW = 1e-5  # dividing by less could overflow float32
@@ -49,24 +49,27 @@ class Sampler:
         if self._penalties is not None:
             for token in history[-params.penalty_last_n :]:
                 self._penalties.accept(token)
+        self._best = self._best_sampler()
         # Most requests: then one call makes the choice, and little runs between two tokens.
-        sees_best = self._chain is not None and params.top_k > 0
-        self._is_plain = self._grammar is None and not self._suppressed.size and (self._penalties is None or sees_best)
+        needs_all = self._penalties is not None and (self._chain is None or params.top_k == 0)
+        is_plain = self._grammar is None and not self._suppressed.size and not needs_all
+        self._plain = self._best if is_plain else None
 
-    def sample(self, logits: Logits) -> int:
-        """Choose the next token from float32 `logits` [n_vocab], contiguous (left unchanged), and remember it.
+    def sample(self, logits: Logits, row: int = 0) -> int:
+        """Choose the next token from a row of float32 `logits` [rows, n_vocab] or [n_vocab], and remember it.
 
-        Logits beyond the vocabulary belong to padding, and are left out. Raises EngineError when the logits hold NaN,
-        GrammarError when the grammar admits no token.
+        They are contiguous, and left unchanged. Logits beyond the vocabulary belong to padding, and are left out.
+        Raises EngineError when the logits hold NaN, GrammarError when the grammar admits no token.
         """
-        if logits.size != self._n_vocab:
-            logits = self._without_padding(logits)
-        if self._is_plain:
-            token = self._choose(logits, self._penalties)
-            if self._penalties is not None:
-                self._penalties.accept(token)
+        if self._plain is not None:
+            penalties = self._penalties
+            token = self._plain.sample(logits, row, None if penalties is None else penalties.recent)
+            if token < 0:
+                raise _no_number()
+            if penalties is not None:
+                penalties.accept(token)
             return token
-        logits = self._adjusted(logits)
+        logits = self._adjusted(self._without_padding(logits if logits.ndim == 1 else logits[row]))
         token = self._choose(logits)
         if self._grammar is not None and not self._grammar.take(token):
             logits = self._grammar.masked(logits)
@@ -89,24 +92,27 @@ class Sampler:
             logits[self._suppressed] = -np.inf
         return logits
 
-    def _choose(self, logits: Logits, penalties: _Penalties | None = None) -> int:
-        """`penalties` come first where there is a top-k, and are to be in the logits where there is none."""
-        chain, top_k = self._chain, self.params.top_k
-        if chain is not None and top_k > 0:
-            if penalties is None:
-                token = self._candidates.sample_best(logits, top_k, chain.address)
-            else:
-                address, recent = penalties.sampler.address, penalties.recent
-                token = self._candidates.sample_best(logits, top_k, chain.address, address, recent)
+    def _best_sampler(self) -> BestSampler | None:
+        """Chooses natively where few logits are enough: the best of all, or of a top-k. Penalties come before."""
+        apply, penalties = address_of(llama().llama_sampler_apply), self._penalties
+        if self._chain is None:
+            return BestSampler(self._n_vocab, 1, apply)
+        if self.params.top_k == 0:
+            return None
+        before = penalties.sampler.address if penalties is not None else 0
+        return BestSampler(self._n_vocab, self.params.top_k, apply, self._chain.address, before)
+
+    def _choose(self, logits: Logits) -> int:
+        """From logits that are penalised already."""
+        if self._best is not None:
+            token = self._best.sample(logits)
             if token < 0:
                 raise _no_number()
             return token
         best = int(logits.argmax())  # the first NaN, if there is any
         if not math.isfinite(logits[best]):
             raise _no_number()
-        if chain is None:
-            return best
-        token = self._candidates.fill(logits).apply(chain).selected
+        token = self._candidates.fill(logits).apply(self._chain).selected
         return token if token >= 0 and logits[token] != -np.inf else best
 
 
@@ -184,7 +190,7 @@ class _Owned:
 
     def __init__(self, sampler: Any) -> None:
         self._as_parameter_ = sampler
-        self.address = ctypes.cast(sampler, ctypes.c_void_p).value or 0
+        self.address = address_of(sampler)
         self._finalizer = weakref.finalize(self, llama().llama_sampler_free, sampler)
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import EngineError, UnsupportedError
-from engine.text.llama_library import llama
+from engine.text.llama_library import address_of, llama
 from engine.text.long_runs import with_stack_for
 from engine.text.reasoning import MARKS
+from kernels._cpu import token_piece
 
 _NO_TOKEN = -1
 _TYPE_BPE = 2  # llama_vocab_type in llama.h
@@ -44,7 +45,8 @@ class Tokenizer:
         self.warnings = self._read_warnings()
         self._pieces: dict[int, bytes] = {}  # as answers show them
         self._stops: dict[int, bool] = {}
-        self._buffer = ctypes.create_string_buffer(64)  # for a piece
+        self._is_end, self._to_piece = address_of(lib.llama_vocab_is_eog), address_of(lib.llama_token_to_piece)
+        self._vocab_address = address_of(self.vocab)
 
     @classmethod
     def load(cls, path: str | Path, *, check: bool = True) -> Tokenizer:
@@ -90,8 +92,10 @@ class Tokenizer:
         """
         is_stop = self._stops.get(token)
         if is_stop is None:
-            self._expect_id(token)
-            is_stop = self._stops[token] = bool(llama().llama_vocab_is_eog(self.vocab, token))
+            is_stop, piece = self._read(token)
+            self._stops[token] = is_stop
+            if piece:  # asked for next, where the answer goes on
+                self._pieces[token] = piece
         return is_stop
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
@@ -104,10 +108,7 @@ class Tokenizer:
             return self._read_piece(token, True)
         piece = self._pieces.get(token)
         if piece is None:
-            piece = self._read_piece(token, False)
-            if not piece and token in self.marks:  # asked last: finding the marks takes milliseconds
-                piece = self._read_piece(token, True)
-            self._pieces[token] = piece
+            piece = self._pieces[token] = self._shown(token, self._read_piece(token, False))
         return piece
 
     @cached_property
@@ -163,14 +164,18 @@ class Tokenizer:
                 raise EngineError("The text is too long to tokenize.", remedy="Shorten it.")
             room = -count
 
-    def _read_piece(self, token: int, special: bool) -> bytes:
+    def _shown(self, token: int, piece: bytes) -> bytes:
+        if not piece and token in self.marks:  # asked last: finding the marks takes milliseconds
+            return self._read_piece(token, True)
+        return piece
+
+    def _read(self, token: int, special: bool = False) -> tuple[bool, bytes]:
+        """Whether `token` ends an answer, and its bytes."""
         self._expect_id(token)
-        while True:
-            buffer = self._buffer
-            length = llama().llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, special)
-            if length >= 0:
-                return buffer.raw[:length]
-            self._buffer = ctypes.create_string_buffer(-length)
+        return token_piece(self._vocab_address, self._is_end, self._to_piece, token, special)
+
+    def _read_piece(self, token: int, special: bool) -> bytes:
+        return self._read(token, special)[1]
 
     def _expect_id(self, token: int) -> None:
         # llama.cpp throws through the C boundary on an id outside the vocabulary.

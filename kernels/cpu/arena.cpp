@@ -1,5 +1,6 @@
 #include "arena.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -19,7 +20,7 @@ constexpr size_t kMapped = size_t{128} << 10;  // from here on a mapping, which 
 #if defined(__linux__)
 // Zero pages that exist only once touched. Where huge pages fit, one more than asked for, to start at a multiple of
 // their size.
-uint8_t* map_pages(size_t bytes) {
+uint8_t* map_pages(size_t bytes, size_t used) {
   const size_t spare = bytes >= kHugePage ? kHugePage : 0;
   void* const memory = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -27,22 +28,23 @@ uint8_t* map_pages(size_t bytes) {
   const auto base = reinterpret_cast<uintptr_t>(memory), start = (base + kHugePage - 1) / kHugePage * kHugePage;
   if (start > base) munmap(memory, start - base);
   if (base + kHugePage > start) munmap(reinterpret_cast<void*>(start + bytes), base + kHugePage - start);
-  // Only advice: a refusal changes nothing. Not for the end, where a huge page would hold more than was asked for.
-  madvise(reinterpret_cast<void*>(start), bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+  // Only advice: a refusal changes nothing. Not for the end of what is used, where a huge page would hold more than
+  // that.
+  madvise(reinterpret_cast<void*>(start), std::min(used, bytes) / kHugePage * kHugePage, MADV_HUGEPAGE);
   return reinterpret_cast<uint8_t*>(start);
 }
 #endif
 
 }  // namespace
 
-Arena::Arena(size_t bytes) {
+Arena::Arena(size_t bytes, [[maybe_unused]] size_t used) {
   if (bytes == 0) return;
   if (bytes > std::numeric_limits<size_t>::max() / 4) throw std::bad_alloc();
   size_ = aligned_size(bytes);
 #if defined(__linux__)
   if (size_ >= kMapped) {
     size_ = (bytes + kPage - 1) / kPage * kPage;
-    data_ = map_pages(size_);
+    data_ = map_pages(size_, used);
     return;
   }
 #endif

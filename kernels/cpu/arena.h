@@ -8,7 +8,8 @@ namespace tessera {
 class Arena {
  public:
   Arena() = default;
-  explicit Arena(size_t bytes);  // throws std::bad_alloc
+  explicit Arena(size_t bytes) : Arena(bytes, bytes) {}  // throws std::bad_alloc
+  Arena(size_t bytes, size_t used);                      // what lies behind `used` is hardly ever touched
   ~Arena();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;

@@ -24,6 +24,7 @@
 namespace tessera {
 
 class Step;
+struct RunShape;
 
 inline constexpr int kMostWidth = 1 << 24;  // with the limits of counts: products and sums of sizes fit 64 bits
 
@@ -183,6 +184,10 @@ class Program {
   const std::string& tier() const { return kernels_.tier; }
 
   // --- for the steps ---
+  struct Placed {  // where a step's scratch lies in one run
+    const Step* step;
+    uint8_t* scratch;
+  };
   const Kernels& kernels() const { return kernels_; }
   const Value& value_at(Handle h) const { return values_[static_cast<size_t>(h)]; }
   const Weight& weight_at(Handle h) const { return weights_[static_cast<size_t>(h)]; }
@@ -201,18 +206,23 @@ class Program {
   struct Planned {
     std::unique_ptr<Step> step;
     int end;
+    Handles gone = {};  // values that a fused step keeps in registers or scratch
+    size_t top = 0;     // floats per row of shared memory below which values lie that are needed meanwhile
   };  // carries out operations [index, end)
 
   void check_idle(const char* what) const;
   void check_recording(const char* operation) const;
   void check_bound(int begin, int end, const Batch& batch) const;
-  void reserve_rows(int tokens, int outputs);
+  void reserve_rows(int tokens, int outputs, const RunShape* shape = nullptr);
+  size_t bytes_of_rows(size_t value, int token_rows, int output_rows) const;
   void infer_domains();
   void fuse_linear_at(int index);
   void fuse_attention_at(int index);
   bool is_dead_after(Handle value, int index) const;
   void place_values(const Handles& kept);
-  std::vector<const Step*> select_steps(int begin, int end) const;
+  void find_result(const Handles& kept);
+  const Planned& planned_at(int index, int end) const;  // fused where that ends by `end`
+  std::vector<Placed> place_steps(int begin, int end, const RunShape& shape, size_t rope_bytes);
   void execute(ThreadPool& pool, const Batch& batch, int begin, int end);
 
   Kernels kernels_;
@@ -229,11 +239,15 @@ class Program {
   std::vector<bool> has_token_rows_;     // per value: somewhere it has one row per token
   std::vector<Handles> used_weights_;    // per operation
   size_t shared_row_ = 0;                // floats per row of the values that share memory
+  Handle result_ = kNone;                // a value that is only read between runs, written from operation …
+  int result_from_ = 0;                  // … on: may lie where values and scratch of earlier ones were
   bool finished_ = false;
   std::atomic<bool> running_{false};
 
   std::shared_ptr<Arena> arena_;
-  std::vector<float*> value_rows_;  // where each value's rows lie in the arena
+  std::vector<float*> value_rows_;   // where each value's rows lie in the arena
+  uint8_t* shared_begin_ = nullptr;  // of what values and scratch share there
+  size_t shared_end_ = 0, result_begin_ = 0, shared_rows_ = 0;
   int token_capacity_ = 0, output_capacity_ = 0;
   int last_tokens_ = 0, last_outputs_ = 0;
   Arena shared_scratch_;

@@ -1,6 +1,7 @@
 // Finishing: which rows every value has, and which neighbouring operations become one step.
 #include <algorithm>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "program.h"
@@ -147,7 +148,7 @@ void Program::fuse_linear_at(int index) {
       if (contains(values_written(operations_[static_cast<size_t>(i)]), h)) last = i;
     if (last < next) values_[static_cast<size_t>(h)].fused_away = true;
   }
-  fused_[static_cast<size_t>(index)] = {make_linear_step(*this, std::move(fused)), next};
+  fused_[static_cast<size_t>(index)] = {make_linear_step(*this, std::move(fused)), next, std::move(gone)};
 }
 
 // Places the values with a row per token that need not be kept: what no step needs at the same time shares memory.
@@ -185,6 +186,33 @@ void Program::place_values(const Handles& kept) {
   const auto [places, row] = share_memory(use);
   for (size_t v = 0; v < count; ++v) values_[v].place = places[v];
   shared_row_ = row;
+  for (size_t s = 0; s < begins.size(); ++s) {
+    Planned& fused = fused_[at(begins[s])];
+    const int past = fused.step != nullptr ? fused.end : begins[s] + 1;
+    size_t top = 0;
+    for (size_t v = 0; v < count; ++v) {
+      if (!use.sets[s][v] || use.widths[v] == 0) continue;
+      const size_t above = places[v] + padded_width(use.widths[v]);
+      top = std::max(top, above);
+      if (!contains(fused.gone, static_cast<Handle>(v))) fused.top = std::max(fused.top, above);
+    }
+    for (int i = begins[s]; i < past; ++i) single_[at(i)].top = top;
+  }
+  find_result(kept);
+}
+
+// The one value that outlasts the run and is read by no operation: logits.
+void Program::find_result(const Handles& kept) {
+  for (const Handle h : kept) {
+    int first = operation_count();
+    bool is_read = false;
+    for (int i = operation_count() - 1; i >= 0; --i) {
+      if (contains(values_written(operations_[static_cast<size_t>(i)]), h)) first = i;
+      is_read = is_read || contains(values_read(operations_[static_cast<size_t>(i)]), h);
+    }
+    const bool is_output = !has_token_rows_[static_cast<size_t>(h)] && first < operation_count();
+    if (is_output && !is_read) std::tie(result_, result_from_) = std::pair(h, first);
+  }
 }
 
 void Program::finish(bool fuse, const Handles* kept) {

@@ -14,7 +14,7 @@ namespace {
 struct Region {
   const Run& run;
   ThreadPool& pool;
-  const std::vector<const Step*>& steps;
+  const std::vector<Program::Placed>& steps;
   const std::vector<Arena>& scratch;
   const std::vector<float*>& rope_rows;  // empty: nothing rotates
 };
@@ -45,7 +45,9 @@ void walk(void* context, int thread) noexcept {
   if (!region.rope_rows.empty()) fill_rope_rows(region, worker);
   for (size_t i = 0; i < region.steps.size(); ++i) {
     if (i > 0) worker.barrier();
-    region.steps[i]->run(region.run, worker);
+    Run run = region.run;
+    run.shared = region.steps[i].scratch;
+    region.steps[i].step->run(run, worker);
   }
 }
 
@@ -88,37 +90,80 @@ void Program::check_bound(int begin, int end, const Batch& batch) const {
   }
 }
 
-void Program::reserve_rows(int tokens, int outputs) {
+size_t Program::bytes_of_rows(size_t value, int token_rows, int output_rows) const {
+  const int rows = std::max(1, has_token_rows_[value] ? std::max(token_rows, output_rows) : output_rows);
+  return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(values_[value].width));
+}
+
+// The arena: values that are kept, then what the others and the scratch of a run of that shape share. A step's scratch
+// begins above the values that are needed meanwhile.
+void Program::reserve_rows(int tokens, int outputs, const RunShape* shape) {
   if (arena_ != nullptr && tokens <= token_capacity_ && outputs <= output_capacity_) return;
   const int token_rows = std::max(tokens, token_capacity_), output_rows = std::max(outputs, output_capacity_);
-  const auto floats = [&](size_t v) {
-    const int rows = std::max(1, has_token_rows_[v] ? std::max(token_rows, output_rows) : output_rows);
-    return aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(values_[v].width)) /
-           sizeof(float);
-  };
   const auto rows = static_cast<size_t>(std::max({1, token_rows, output_rows}));
-  size_t total = shared_row_ * rows;
-  for (size_t v = 0; v < values_.size(); ++v) total += values_[v].kept ? floats(v) : 0;
-  auto arena = std::make_shared<Arena>(sizeof(float) * total);
-  float* at = reinterpret_cast<float*>(arena->data()) + shared_row_ * rows;
-  value_rows_.assign(values_.size(), nullptr);
+  size_t kept = 0, values = 0, used = 0, result_begin = 0;
+  const auto is_result = [this](size_t v) { return static_cast<Handle>(v) == result_; };
   for (size_t v = 0; v < values_.size(); ++v)
-    value_rows_[v] = values_[v].kept ? std::exchange(at, at + floats(v))
-                                     : reinterpret_cast<float*>(arena->data()) + values_[v].place * rows;
+    kept += values_[v].kept && !is_result(v) ? bytes_of_rows(v, token_rows, output_rows) : 0;
+  for (int i = 0; i < operation_count();) {
+    const Planned& planned = planned_at(i, operation_count());
+    const size_t top = sizeof(float) * planned.top * rows;
+    const size_t end = top + (shape != nullptr ? aligned_size(planned.step->needs(*this, *shape).shared) : 0);
+    values = std::max(values, top);
+    used = std::max(used, end);
+    if (planned.end > result_from_) result_begin = std::max(result_begin, end);
+    i = planned.end;
+  }
+  const size_t result =
+      result_ != kNone ? bytes_of_rows(static_cast<size_t>(result_), token_rows, output_rows) : size_t{0};
+  const size_t shared = std::max({used, result_begin + result, sizeof(float) * shared_row_ * rows});
+  auto arena = std::make_shared<Arena>(kept + shared, kept + values);  // of scratch, much is touched rarely
+  uint8_t* at = arena->data();
+  uint8_t* const begin = at + kept;
+  value_rows_.assign(values_.size(), nullptr);
+  for (size_t v = 0; v < values_.size(); ++v) {
+    uint8_t* memory = begin + sizeof(float) * values_[v].place * rows;
+    if (is_result(v))
+      memory = begin + result_begin;
+    else if (values_[v].kept)
+      memory = std::exchange(at, at + bytes_of_rows(v, token_rows, output_rows));
+    value_rows_[v] = reinterpret_cast<float*>(memory);
+  }
   arena_ = std::move(arena);
   token_capacity_ = token_rows;
   output_capacity_ = output_rows;
+  shared_begin_ = begin;
+  shared_end_ = shared;
+  result_begin_ = result_ != kNone ? result_begin : shared;
+  shared_rows_ = rows;
 }
 
-std::vector<const Step*> Program::select_steps(int begin, int end) const {
-  std::vector<const Step*> steps;
+const Program::Planned& Program::planned_at(int index, int end) const {
+  const Planned& fused = fused_[static_cast<size_t>(index)];
+  return fused.step != nullptr && fused.end <= end ? fused : single_[static_cast<size_t>(index)];
+}
+
+// The steps for operations begin … end, each with scratch: in the arena where it fits, else in memory of its own,
+// behind the rotations that all share.
+std::vector<Program::Placed> Program::place_steps(int begin, int end, const RunShape& shape, size_t rope_bytes) {
+  std::vector<Placed> steps;
   steps.reserve(static_cast<size_t>(end - begin));
+  Needs most;
   for (int i = begin; i < end;) {
-    const Planned& fused = fused_[static_cast<size_t>(i)];
-    const Planned& planned = fused.step != nullptr && fused.end <= end ? fused : single_[static_cast<size_t>(i)];
-    steps.push_back(planned.step.get());
+    const Planned& planned = planned_at(i, end);
+    const Needs needs = planned.step->needs(*this, shape);
+    const size_t first = sizeof(float) * planned.top * shared_rows_;
+    const bool fits = first + needs.shared <= (planned.end > result_from_ ? result_begin_ : shared_end_);
+    steps.push_back({planned.step.get(), fits ? shared_begin_ + first : nullptr});
+    most = {std::max(most.shared, fits ? 0 : needs.shared), std::max(most.thread, needs.thread)};
     i = planned.end;
   }
+  shared_scratch_.reserve(rope_bytes + most.shared);
+  for (Placed& placed : steps)
+    if (placed.scratch == nullptr) placed.scratch = shared_scratch_.data() + rope_bytes;
+  if (thread_scratch_.size() < static_cast<size_t>(shape.threads))
+    thread_scratch_.resize(static_cast<size_t>(shape.threads));
+  for (int t = 0; t < shape.threads; ++t) thread_scratch_[static_cast<size_t>(t)].reserve(most.thread);
   return steps;
 }
 
@@ -134,8 +179,6 @@ void Program::run(ThreadPool& pool, const Batch& batch, int begin, int end) {
 
 void Program::execute(ThreadPool& pool, const Batch& batch, int begin, int end) {
   const int tokens = batch.size(), outputs = static_cast<int>(batch.outputs().size());
-  reserve_rows(tokens, outputs);
-
   bool rotates = false;
   size_t part_counts = 0;
   schedules_.clear();
@@ -154,20 +197,12 @@ void Program::execute(ThreadPool& pool, const Batch& batch, int begin, int end) 
   }
 
   const RunShape shape{tokens, outputs, pool.threads(), schedules_.data()};
-  const std::vector<const Step*> steps = select_steps(begin, end);
-  Needs most;
-  for (const Step* step : steps) {
-    const Needs needs = step->needs(*this, shape);
-    most = {std::max(most.shared, needs.shared), std::max(most.thread, needs.thread)};
-  }
+  reserve_rows(tokens, outputs, &shape);
   size_t rope_bytes = 0;
   if (rotates)
     for (const RopeTable& table : rope_tables_)
       rope_bytes += aligned_size(sizeof(float) * 2 * table.frequencies.size() * static_cast<size_t>(tokens));
-  shared_scratch_.reserve(rope_bytes + most.shared);
-  if (thread_scratch_.size() < static_cast<size_t>(pool.threads()))
-    thread_scratch_.resize(static_cast<size_t>(pool.threads()));
-  for (int t = 0; t < pool.threads(); ++t) thread_scratch_[static_cast<size_t>(t)].reserve(most.thread);
+  const std::vector<Placed> steps = place_steps(begin, end, shape, rope_bytes);
 
   std::vector<float*> rope_rows;
   uint8_t* at = shared_scratch_.data();
@@ -175,7 +210,7 @@ void Program::execute(ThreadPool& pool, const Batch& batch, int begin, int end) 
     for (const RopeTable& table : rope_tables_)
       rope_rows.push_back(reinterpret_cast<float*>(std::exchange(
           at, at + aligned_size(sizeof(float) * 2 * table.frequencies.size() * static_cast<size_t>(tokens)))));
-  const Run run{*this, batch, shape, value_rows_.data(), at, rope_rows.data(), part_counts_.get()};
+  const Run run{*this, batch, shape, value_rows_.data(), nullptr, rope_rows.data(), part_counts_.get()};
   Region region{run, pool, steps, thread_scratch_, rope_rows};
   pool.run(walk, &region);
   last_tokens_ = tokens;

@@ -30,7 +30,7 @@ struct Run {
   const Batch& batch;
   RunShape shape;
   float* const* values;           // rows of every value
-  uint8_t* shared;                // scratch
+  uint8_t* shared;                // scratch of one step
   const float* const* rope_rows;  // per table: [tokens, 2, pairs] cosines and sines
   std::atomic<int>* part_counts;  // zero between steps; for parts of attention groups
 

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kWaveBytes = size_t{4} << 20;  // of what a wave keeps between its products
+constexpr size_t kWaveBytes = size_t{5} << 19;  // of what a wave keeps between its products
 
 // Experts begin … end, and where they stand among the active ones.
 struct Wave {
@@ -70,12 +70,11 @@ class ExpertsStep final : public Step {
     const bool alone = tokens == 1;
     const Grouping groups = group(run, worker.scratch() + multiply_scratch_, tokens);
     const int most = wave_pairs(tokens);
-    float* const hidden =
-        reinterpret_cast<float*>(run.shared + packed_bound(input_, most) + packed_bound(hidden_packing_, most));
+    float* const hidden = reinterpret_cast<float*>(run.shared);  // first: of the others much is padding, never touched
     float* const product =
         reinterpret_cast<float*>(worker.scratch() + multiply_scratch_ + grouping_bytes(tokens * top_k_));
     uint8_t* const own = reinterpret_cast<uint8_t*>(product) + product_bytes(run.shape, tokens);
-    uint8_t* const inputs = alone ? own : run.shared;
+    uint8_t* const inputs = alone ? own : run.shared + floats(most, hidden_);
     uint8_t* const hiddens = inputs + (alone ? aligned_size(packed_bound(input_, most)) : packed_bound(input_, most));
     for (int w = 0; w < groups.wave_count; ++w) {
       if (w > 0) worker.barrier();

@@ -48,9 +48,9 @@ std::vector<size_t> join(const ValueUse& use, Matrix& conflicts) {
   return head;
 }
 
-size_t room(int width) { return (static_cast<size_t>(width) + kAlignment - 1) / kAlignment * kAlignment; }
-
 }  // namespace
+
+size_t padded_width(int width) { return (static_cast<size_t>(width) + kAlignment - 1) / kAlignment * kAlignment; }
 
 std::pair<std::vector<size_t>, size_t> share_memory(const ValueUse& use) {
   Matrix conflicts = conflicts_of(use);
@@ -70,13 +70,14 @@ std::pair<std::vector<size_t>, size_t> share_memory(const ValueUse& use) {
     const size_t v = order[i];
     std::vector<std::pair<size_t, size_t>> taken;
     for (size_t j = 0; j < i; ++j)
-      if (conflicts[v][order[j]]) taken.emplace_back(begin[order[j]], begin[order[j]] + room(use.widths[order[j]]));
+      if (conflicts[v][order[j]])
+        taken.emplace_back(begin[order[j]], begin[order[j]] + padded_width(use.widths[order[j]]));
     std::sort(taken.begin(), taken.end());
     size_t at = last[v] ? end_of_used : 0;
     for (const auto& [from, to] : taken)
-      if (from < at + room(use.widths[v])) at = std::max(at, to);
+      if (from < at + padded_width(use.widths[v])) at = std::max(at, to);
     begin[v] = at;
-    end = std::max(end, at + room(use.widths[v]));
+    end = std::max(end, at + padded_width(use.widths[v]));
     if (!last[v]) end_of_used = end;
   }
   for (size_t v = 0; v < count; ++v) begin[v] = begin[head[v]];

@@ -22,6 +22,9 @@ struct ValueUse {
   std::vector<InPlace> in_place;
 };
 
+// Floats that a row of a value takes.
+size_t padded_width(int width);
+
 // Begin of every value in floats per row, multiples of 16; how many floats a row of all takes.
 std::pair<std::vector<size_t>, size_t> share_memory(const ValueUse& use);
 

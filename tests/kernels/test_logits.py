@@ -81,10 +81,9 @@ def sample(logits: NDArray[np.float32], count: int, selected: int) -> tuple[int,
         seen.extend([sampler, array.contents.size])
         array.contents.selected = selected
 
-    records = np.zeros(logits.size, CANDIDATE).view(np.uint8)
     address = ctypes.cast(apply, ctypes.c_void_p).value
     assert address is not None
-    token = _cpu.sample_best(logits, count, records, address, 4711)
+    token = _cpu.BestSampler(logits.size, count, address, 4711).sample(logits)
     return token, *(seen or [0, 0])
 
 
@@ -109,6 +108,46 @@ def test_no_number_no_choice(value: float) -> None:
     assert sample(np.full(3, -np.inf, np.float32), 2, 0) == (-1, 0, 0)
 
 
+@pytest.mark.parametrize("size", [1, 100, 5000])
+def test_the_best_of_any_row_is_taken(size: int) -> None:
+    """Without a sampler; what follows a row's first `size` logits is padding."""
+    logits = np.random.default_rng(size).standard_normal((3, size + 2)).astype(np.float32)
+    logits[:, size:] = np.nan
+    greedy = _cpu.BestSampler(size, 1, 0)
+    assert [greedy.sample(logits, row) for row in range(3)] == logits[:, :size].argmax(axis=1).tolist()
+    assert greedy.sample(logits[1]) == greedy.sample(logits, 1)
+    foreign = np.ctypeslib.as_array((ctypes.c_float * logits.size)(*logits.ravel()))  # as llama.cpp's own logits come
+    assert greedy.sample(foreign) == greedy.sample(logits)
+    logits[2, size // 2] = np.nan
+    assert greedy.sample(logits, 2) == -1
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        np.zeros((2, 9), np.float32),
+        np.zeros((2, 10), np.float64),
+        np.zeros((1, 2, 10), np.float32),
+        np.zeros(10, np.float32),
+        np.zeros((), np.float32),
+    ],
+)
+def test_a_row_that_is_not_there_is_refused(logits: NDArray[np.float32]) -> None:
+    with pytest.raises(ValueError, match="row 1 of the logits does not hold 10 values"):
+        _cpu.BestSampler(10, 1, 0).sample(logits, 1)
+    with pytest.raises(ValueError, match="row -1"):
+        _cpu.BestSampler(10, 1, 0).sample(logits, -1)
+
+
+def test_rows_must_be_contiguous_buffers() -> None:
+    with pytest.raises(ValueError):
+        _cpu.BestSampler(5, 1, 0).sample(np.zeros((2, 10), np.float32)[:, ::2])
+    with pytest.raises(TypeError):
+        _cpu.BestSampler(5, 1, 0).sample(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one"):
+        _cpu.BestSampler(0, 1, 0)
+
+
 @pytest.mark.parametrize("size", [5, 1000, 50_000])
 def test_recent_tokens_are_among_the_candidates(size: int) -> None:
     """So that penalties may change them: then the best few of all are among the candidates, whatever they become."""
@@ -131,8 +170,8 @@ def test_recent_tokens_are_among_the_candidates(size: int) -> None:
         else:
             array.contents.selected = int(candidates.view(CANDIDATE)["logit"].argmax())
 
-    records = np.zeros(size, CANDIDATE).view(np.uint8)
-    token = _cpu.sample_best(logits, 40, records, ctypes.cast(apply, ctypes.c_void_p).value or 0, 2, 1, recent)
+    sampler = _cpu.BestSampler(size, 40, ctypes.cast(apply, ctypes.c_void_p).value or 0, 2, 1)
+    token = sampler.sample(logits, 0, recent)
     assert token == changed.argmax()
     assert [sampler for sampler, _ in seen] == [1, 2]
     before, after = (candidates for _, candidates in seen)
@@ -140,3 +179,29 @@ def test_recent_tokens_are_among_the_candidates(size: int) -> None:
     assert set(inside) <= set(before["id"])
     np.testing.assert_array_equal(before["logit"], logits[before["id"]])
     assert set(np.argsort(changed)[-40:]) <= set(after["id"])
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_a_piece_of_any_length_is_read_whole(special: bool) -> None:
+    asked: list[tuple[int | None, int, bool]] = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
+    def is_end(vocabulary: int | None, token: int) -> bool:
+        return token == 3
+
+    @ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
+    )
+    def to_piece(vocabulary: int | None, token: int, buffer: int, length: int, strip: int, special: bool) -> int:
+        asked.append((vocabulary, strip, special))
+        piece = bytes(range(token))
+        if len(piece) > length:
+            return -len(piece)
+        ctypes.memmove(buffer, piece, len(piece))
+        return len(piece)
+
+    is_end_at, to_piece_at = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (is_end, to_piece))
+    for token in (0, 3, 64, 65, 200):
+        found = _cpu.token_piece(4711, is_end_at, to_piece_at, token, special)
+        assert found == (token == 3, bytes(range(token)))
+    assert set(asked) == {(4711, 0, special)}

@@ -153,8 +153,8 @@ def test_penalties_of_a_drawn_answer(small_tokenizer: Tokenizer) -> None:
 def test_penalties_of_the_best_are_those_of_all(byte_tokenizer: Tokenizer, changes: dict[str, float]) -> None:
     params = dataclasses.replace(SamplingParams(seed=4), **changes)
     best, all_tokens = (Sampler(params, byte_tokenizer, history=range(9)) for _ in range(2))
-    assert best._is_plain
-    all_tokens._is_plain = False
+    assert best._plain is not None
+    all_tokens._plain = None
     rng = np.random.default_rng(2)
     for _ in range(300):
         logits = rng.standard_normal(byte_tokenizer.n_vocab).astype(np.float32) * 3
