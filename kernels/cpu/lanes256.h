@@ -50,7 +50,17 @@ inline vf fma_f(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }          
 inline vf minus_product(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a * b
 inline vf to_float(__m128i halves) { return _mm256_cvtph_ps(halves); }
 
+inline vf as_float(vi v) { return _mm256_castsi256_ps(v); }
+
+// The sums of the lanes of four vectors.
+inline __m128 sum_each(const vf* v) {
+  const vf pairs = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+  return _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
+}
+
 using Halves = __m128i;  // one 16-bit value per lane
+inline Halves load_words(const void* p) { return _mm_loadu_si128(static_cast<const Halves*>(p)); }
+inline vi to_dwords(Halves v) { return _mm256_cvtepu16_epi32(v); }
 inline Halves low_words(vi v) {
   const vi low = and_i(v, all32(0xffff));
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0x08));
@@ -66,6 +76,8 @@ inline void transpose(const __m128i* row, vi* out) {
   out[2] = _mm256_unpacklo_epi64(b, d), out[3] = _mm256_unpackhi_epi64(b, d);
 }
 
+// Holds a value in its register: without it GCC loads it again for each of its uses, and spills sums.
+#define TESSERA_HOLD(a) __asm__ volatile("" : "+x"(a))
 // Keeps accumulators in their registers: without it GCC reassociates the chains of additions and spills.
 #define TESSERA_KEEP(a, b) __asm__ volatile("" : "+x"(a), "+x"(b))
 

@@ -49,7 +49,20 @@ inline vf fma_f(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 inline vf minus_product(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
 inline vf to_float(__m256i halves) { return _mm512_cvtph_ps(halves); }
 
+inline vf as_float(vi v) { return _mm512_castsi512_ps(v); }
+
+inline __m128 sum_each(const vf* v) {
+  __m256 half[4];
+  for (int i = 0; i < 4; ++i)
+    half[i] = _mm256_add_ps(_mm512_castps512_ps256(v[i]),
+                            _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v[i]), 1)));
+  const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(half[0], half[1]), _mm256_hadd_ps(half[2], half[3]));
+  return _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
+}
+
 using Halves = __m256i;
+inline Halves load_words(const void* p) { return _mm256_loadu_si256(static_cast<const Halves*>(p)); }
+inline vi to_dwords(Halves v) { return _mm512_cvtepu16_epi32(v); }
 inline Halves low_words(vi v) { return _mm512_cvtepi32_epi16(v); }
 
 inline void transpose(const __m128i* row, vi* out) {
@@ -67,8 +80,10 @@ inline void transpose(const __m128i* row, vi* out) {
 }
 
 #ifdef TESSERA_EMULATE_AVX512
+#define TESSERA_HOLD(a)
 #define TESSERA_KEEP(a, b)
 #else
+#define TESSERA_HOLD(a) __asm__ volatile("" : "+v"(a))
 #define TESSERA_KEEP(a, b) __asm__ volatile("" : "+v"(a), "+v"(b))
 #endif
 

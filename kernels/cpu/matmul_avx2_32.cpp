@@ -3,7 +3,7 @@
 #include "matmul_avx2.h"
 #include "matmul_fill.h"
 #include "matmul_maddubs_32.h"
-#include "matmul_rows_32.h"
+#include "matmul_rows_nibbles.h"
 
 namespace tessera {
 namespace {
@@ -14,7 +14,7 @@ struct Stride {
 
 template <class Kernel, class Row>
 void fill(MatmulTable& table, QuantType type) {
-  fill_row<Kernel, Rows32Blocks<Row>, Stride>(table, type, "avx2");
+  fill_row<Kernel, RowsOf32<Row>, Stride>(table, type, "avx2");
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include "matmul_maddubs_32.h"
 #include "matmul_maddubs_codebook.h"
 #include "matmul_maddubs_k.h"
-#include "matmul_rows_32.h"
 #include "matmul_rows_k.h"
+#include "matmul_rows_nibbles.h"
 
 namespace tessera {
 namespace {
@@ -28,7 +28,7 @@ void fill_k(MatmulTable& table) {
 }
 template <class Kernel, class Row>
 void fill_32(MatmulTable& table, QuantType type) {
-  fill_row<Kernel, Rows32Blocks<Row>, Stride32>(table, type, "avx512");
+  fill_row<Kernel, RowsOf32<Row>, Stride32>(table, type, "avx512");
 }
 
 #ifndef TESSERA_EMULATE_AVX512

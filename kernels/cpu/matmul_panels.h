@@ -95,7 +95,7 @@ struct Tile {
 };
 
 // Chunk [begin, begin + count) blocks of a panel against tokens [first, last). Meanwhile the raw bytes at `ahead` of
-// each row, which are next, travel towards the cache.
+// each row, which are next, and the next tile's results so far travel towards the cache.
 template <class Kernel>
 void multiply_panel(const MatmulTask& task, size_t stride, int first_row, int begin, int count, int first, int last,
                     ptrdiff_t ahead) {
@@ -110,6 +110,9 @@ void multiply_panel(const MatmulTask& task, size_t stride, int first_row, int be
   const int tokens = last - first, tiles = (tokens + kTileTokens - 1) / kTileTokens;
   for (int i = 0; i < tiles; ++i) {  // tiles differ by at most one token
     const int t = first + i * tokens / tiles, n = first + (i + 1) * tokens / tiles - t;
+    if (i + 1 < tiles)  // a next tile has no fewer tokens than this one
+      for (int j = 0; j < n; ++j)
+        _mm_prefetch(reinterpret_cast<const char*>(task.out + (t + n + j) * task.out_stride + first_row), _MM_HINT_T1);
     const Tile tile{
         count,           begin,     task.packed + t * stride, task.cols, task.out + t * task.out_stride + first_row,
         task.out_stride, rows.count};

@@ -15,6 +15,11 @@ inline void prefetch_ahead(const uint8_t* p, int bytes) {
   for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(at + i), _MM_HINT_T0);
 }
 
+// What lies some rows further on, into the second-level cache.
+inline void prefetch_rows(const uint8_t* p, size_t bytes) {
+  _mm_prefetch(reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) + bytes), _MM_HINT_T1);
+}
+
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline float half1(const void* p) {

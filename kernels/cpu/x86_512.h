@@ -44,6 +44,13 @@ inline __m256i emulated_cvtepi32_epi16(simde__m512i v) {
   return out.vector();
 }
 
+inline simde__m512i emulated_cvtepu16_epi32(__m256i v) {
+  const LanesOf<__m256i, uint16_t> in(v);
+  LanesOf<simde__m512i, uint32_t> out;
+  for (int i = 0; i < 16; ++i) out.lane[i] = in.lane[i];
+  return out.vector();
+}
+
 inline simde__m512i emulated_mask_srli_epi32(simde__m512i source, uint16_t mask, simde__m512i v, unsigned count) {
   const LanesOf<simde__m512i, uint32_t> in(v);
   LanesOf<simde__m512i, uint32_t> out(source);
@@ -65,12 +72,14 @@ inline simde__m512i emulated_shuffle_i64x2(simde__m512i a, simde__m512i b, int o
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtepi32_epi16
+#undef _mm512_cvtepu16_epi32
 #undef _mm512_mask_srli_epi32
 #undef _mm512_shuffle_i64x2
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define _mm512_cvtph_ps(v) tessera::emulated_cvtph_ps(v)
 #define _mm512_cvtepi32_ps(v) tessera::emulated_cvtepi32_ps(v)
 #define _mm512_cvtepi32_epi16(v) tessera::emulated_cvtepi32_epi16(v)
+#define _mm512_cvtepu16_epi32(v) tessera::emulated_cvtepu16_epi32(v)
 #define _mm512_mask_srli_epi32(s, k, v, n) tessera::emulated_mask_srli_epi32(s, k, v, n)
 #define _mm512_shuffle_i64x2(a, b, order) tessera::emulated_shuffle_i64x2(a, b, order)
 #endif
