@@ -2,8 +2,10 @@
 
 For cores - 1 threads and for all of them: decode speed with the memory page open and with it closed (the library in
 its place, which does not change), in turns within one long answer, since the machine's pace moves from second to
-second, and their ratio. Beside it the processor time of everything but the engine, as a share of one core, and the
-probe thread's. Then the same with answers of N tokens written into the chat.
+second, and their ratio. Where that moves too much for the ratio to tell, the share of its time that the engine's thread
+stands still does: with one thread, all that it waits for is Python's lock. Beside it the processor time of everything
+but the engine, as a share of one core, and the probe thread's. Then the same with answers of N tokens written into the
+chat.
 """
 
 from __future__ import annotations
@@ -35,16 +37,18 @@ PROMPT = "Once upon a time there was a mason who laid small coloured stones, and
 MOST_WAIT = 120  # seconds
 SETTLE, LOOK = 0.25, 0.6  # seconds: for a page that was just opened, and of each look at a speed
 LONGEST = 1500  # tokens of an answer during which pages change
-CHATS = 3
+CHATS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Tokens per second, and shares of one core."""
+    """Tokens per second, shares of one core, and the share of its time in which the engine's thread waited for
+    something other than a processor."""
 
     speed: float
     interface: float
     probe: float
+    still: float
 
 
 class Bench:
@@ -137,27 +141,36 @@ class Bench:
 
 
 class Watch:
-    """What everything but the engine uses from now on."""
+    """What the threads do from now on."""
 
     def __init__(self, bench: Bench) -> None:
         probe = bench.context.telemetry._probe
         assert probe is not None
         self._probe = probe
+        self._engine = next(thread for thread in threading.enumerate() if thread.name == "engine")
         self._began, self._used, self._looked = time.perf_counter(), interface_seconds(), probe.cpu_seconds
+        self._busy = sum(scheduled(self._engine))
 
     def turn(self, speed: float) -> Turn:
         seconds = time.perf_counter() - self._began
-        used = sum(now - self._used.get(thread, 0.0) for thread, now in interface_seconds().items())
-        return Turn(speed, used / seconds, (self._probe.cpu_seconds - self._looked) / seconds)
+        still = 1 - (sum(scheduled(self._engine)) - self._busy) / seconds
+        used = sum(max(0.0, now - self._used.get(thread, 0.0)) for thread, now in interface_seconds().items())
+        return Turn(speed, used / seconds, (self._probe.cpu_seconds - self._looked) / seconds, still)
 
 
-def interface_seconds() -> dict[int, float]:
+def scheduled(thread: threading.Thread) -> tuple[float, float]:
+    """Seconds for which a thread has been running so far, and was kept from it by others on its processor. Linux;
+    zeros where it has just ended."""
+    try:
+        ran, waited, _ = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()
+    except OSError:
+        return 0.0, 0.0
+    return int(ran) / 1e9, int(waited) / 1e9
+
+
+def interface_seconds() -> dict[int | None, float]:
     """Processor time so far of each thread that runs Python, the engine's aside."""
-    return {
-        thread.ident: time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-        for thread in threading.enumerate()
-        if thread.name != "engine" and thread.ident is not None
-    }
+    return {thread.ident: scheduled(thread)[0] for thread in threading.enumerate() if thread.name != "engine"}
 
 
 def measure(application: QApplication, threads: int, rounds: int, tokens: int) -> None:
@@ -173,13 +186,15 @@ def measure(application: QApplication, threads: int, rounds: int, tokens: int) -
     bench.close()
     words = {"memory": "memory page open", "library": "memory page closed", "chat": "written into the chat"}
     for page, found in turns.items():
-        speed, interface = (
-            statistics.median(getattr(turn, field) for turn in found) for field in ("speed", "interface")
+        speed = statistics.median(turn.speed for turn in found)
+        # Whole answers are alike; a short look has three of the page's quarters of a second, or two.
+        average = statistics.median if page == "chat" else statistics.mean
+        interface, probe, still = (
+            average([getattr(turn, field) for turn in found]) for field in ("interface", "probe", "still")
         )
-        probe = statistics.mean(turn.probe for turn in found)  # which runs in some looks, and not in others
         print(
             f"{threads} threads, {words[page]}: {speed:.1f} tokens/s; the window takes {interface:.1%} of a core, "
-            f"its probe {probe:.2%}"
+            f"its probe {probe:.2%}; the engine's thread stands still for {still:.2%} of the time"
         )
     low, middle, high = (f"{ratio:.3f}" for ratio in statistics.quantiles(ratios, n=4))
     print(f"{threads} threads, open : closed, median of {rounds} pairs: {middle} (half: {low} to {high})", flush=True)
