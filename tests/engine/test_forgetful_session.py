@@ -34,7 +34,7 @@ def test_answers_are_those_of_a_fresh_start(
     random = np.random.default_rng(0)
 
     def ask(tokens: list[int]) -> Sequence:
-        greedy = lambda logits: int(logits.argmax())  # noqa: E731
+        greedy = lambda logits, row: int(logits[row].argmax())  # noqa: E731
         texts = Detokenizer(tokenizer), StopMatcher([])
         sequence = Sequence("", list(tokens), LENGTH, cache.take(tokens), greedy, *texts, 0.0)
         session.add(sequence)
