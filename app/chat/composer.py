@@ -245,6 +245,8 @@ class Composer(QFrame):
 
     def _apply_theme(self) -> None:
         self.attach.setIcon(self._theme.icon("attach"))
-        self.edit.setFont(self._theme.font(self._theme.type.body))
-        self.edit._fit()
+        font = self._theme.font(self._theme.type.body)
+        if self.edit.font() != font:  # else its whole text would be laid out anew for another colour
+            self.edit.setFont(font)
+            self.edit._fit()
         self._update_button()

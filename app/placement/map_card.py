@@ -23,6 +23,7 @@ from app.placement.map_table import MapTable
 from app.placement.map_view import MapView
 from app.placement.pin_menu import pin_menu, pinned
 from app.placement.words import gib
+from app.theme.kept_picture import KeptPicture
 from app.theme.theme import Theme
 from app.translation import tr
 from engine.placement.pins import Pins
@@ -38,13 +39,15 @@ class Legend(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._parts = [("place_gpu", "GPU"), ("place_ram", "RAM"), ("place_moving", "moving"), ("place_disk", "disk")]
+        self._picture = KeptPicture(self, theme, self._draw)
         self.setFixedHeight(18)
         theme.changed.connect(self.update)
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        self._picture.paint()
+
+    def _draw(self, painter: QPainter) -> None:
         theme = self._theme
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(theme.font(theme.type.tiny))
         metrics, x = painter.fontMetrics(), 0.0
         for token, words in self._parts:
@@ -61,7 +64,6 @@ class Legend(QWidget):
             x += 4
         painter.setPen(theme.color("muted"))
         painter.drawText(QPointF(x + 4, 13), self._depth_words)
-        painter.end()
 
     @property
     def _depth_words(self) -> str:
@@ -99,6 +101,7 @@ class MapCard(QFrame):
         self.view.cell_pressed.connect(self._open_menu)
         self._pins = Pins()
         self._table: MapTable | None = None
+        self.legend = Legend(theme, self)
         self.stack = QStackedWidget(self)
         self.stack.addWidget(self.view)
         self.facts = QLabel(self)
@@ -133,7 +136,7 @@ class MapCard(QFrame):
             head.addWidget(button)
         head.addWidget(self.as_table)
         foot = QHBoxLayout()
-        foot.addWidget(Legend(self._theme, self), 0)
+        foot.addWidget(self.legend, 0)
         foot.addStretch(1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(20, 14, 20, 14)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QBrush, QColor, QHelpEvent, QPainter, QPainterPath, QPaintEvent, QPen, QPixmap
+from PySide6.QtGui import QBrush, QColor, QHelpEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.placement.memory_parts import Bar, Part, Purpose
 from app.placement.words import gib
+from app.theme.kept_picture import KeptPicture
 from app.theme.theme import Theme
 from app.theme.tokens import contrast
 from app.translation import tr
@@ -26,7 +27,7 @@ class MemoryBar(QWidget):
         self._theme, self._name, self._hue = theme, name, hue
         self._bar = Bar(0)
         self._missing = ""
-        self._picture: tuple[tuple[QSize, str, float], QPixmap] | None = None
+        self._picture = KeptPicture(self, theme, self._draw)
         self.setFixedHeight(TITLE + PLANNED + GAP + LEGEND)
         theme.changed.connect(self.update)
 
@@ -46,8 +47,7 @@ class MemoryBar(QWidget):
             )
         )
         if self._look() != look:
-            self._picture = None
-            self.update()
+            self._picture.forget()
         elif self._summary() != summary:
             self.update(0, 0, self.width(), TITLE)
 
@@ -82,27 +82,16 @@ class MemoryBar(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         """From a picture: its patterns and rounded ends cost 2 ms, and whatever moves on the page paints it again. The
         title is written each time: its sizes change while nothing else does."""
-        key = (self.size(), self._theme.name, self.devicePixelRatioF())
-        if self._picture is None or self._picture[0] != key:
-            self._picture = key, self._drawn()
         painter = QPainter(self)
-        painter.drawPixmap(0, 0, self._picture[1])
+        painter.drawPixmap(0, 0, self._picture.pixmap())
         self._paint_title(painter)
         painter.end()
 
-    def _drawn(self) -> QPixmap:
-        scale = self.devicePixelRatioF()
-        pixmap = QPixmap(self.size() * scale)
-        pixmap.setDevicePixelRatio(scale)
-        pixmap.fill(self._theme.color("card"))
-        painter = QPainter(pixmap)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def _draw(self, painter: QPainter) -> None:
         self._paint_row(painter, self._bar.planned, TITLE, PLANNED, labels=True)
         if self._bar.now:
             self._paint_row(painter, self._bar.now, TITLE + PLANNED + GAP, NOW, labels=False)
         self._paint_legend(painter)
-        painter.end()
-        return pixmap
 
     def _paint_title(self, painter: QPainter) -> None:
         theme = self._theme

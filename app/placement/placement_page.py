@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
-    QFrame,
     QHBoxLayout,
     QLabel,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 from app.empty_state import EmptyState
 from app.library.notice import Notice
 from app.model_controller import ModelController
+from app.placement.bars_card import BarsCard
 from app.placement.budget_card import BudgetCard
 from app.placement.export_button import ExportButton
 from app.placement.live_cells import (
@@ -32,7 +33,6 @@ from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
 from app.placement.map_colors import Levels, use_levels
 from app.placement.measure_line import MeasureLine
-from app.placement.memory_bar import MemoryBar
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
 from app.placement.page_words import plan_hint, subtitle
@@ -41,6 +41,7 @@ from app.placement.spill_watch import PROBLEM as SPILL
 from app.placement.timeline_card import TimelineCard
 from app.problem_stack import ProblemStack
 from app.problems import Problems
+from app.staged_page import StagedPage
 from app.telemetry.telemetry_feed import TelemetryFeed
 from app.telemetry.traces_card import TracesCard
 from app.theme.theme import Theme
@@ -52,9 +53,13 @@ from engine.telemetry.residency import ResidencySnapshot
 PAGE_WIDTH = 1040
 NARROW = 700  # pixels of the page
 BARS_AFTER = 8  # milliseconds
+W = TypeVar("W", bound=QWidget)
+CARDS = ("budget", "bars", "map", "timeline", "traces")
 
 
-class PlacementPage(QScrollArea):
+class PlacementPage(StagedPage):
+    """Its cards are made when there is a plan to show: `budget`, `bars`, `map`, `timeline`, `traces`, and `export`."""
+
     library_requested = Signal()
 
     def __init__(
@@ -67,10 +72,7 @@ class PlacementPage(QScrollArea):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self.setObjectName("page")
         self.setAccessibleName(tr("Memory"))
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setWidgetResizable(True)
         self._theme, self._controller, self._models = theme, controller, models
         self._telemetry = telemetry
         self._live = controller.live
@@ -78,10 +80,7 @@ class PlacementPage(QScrollArea):
         self._seen: LiveCells | None = None
         self._levels: Levels | None = None  # of what was seen
         self._on_disk: frozenset[tuple[str, int]] = frozenset()  # as the map shows it
-        # In its place while it is empty, its parts made in it: a widget that gets another parent is styled once more.
-        self.body = body = QWidget(self.viewport())
-        self.setWidget(body)
-        self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        body = self.body
         self.title = QLabel(tr("Memory"), body)
         self.title.setObjectName("pageTitle")
         self.subtitle = MeasureLine(controller.own_machine, body)
@@ -92,27 +91,15 @@ class PlacementPage(QScrollArea):
         self.machine = QComboBox(body)
         self.machine.setAccessibleName(tr("Show this model on"))
         self.machine.setMinimumWidth(110)  # its words are cut before the page grows too wide
-        self.machine.addItem(tr("This machine"), THIS_MACHINE)
-        for gpu in catalogue.gpus():
-            self.machine.addItem(gpu.name, gpu.name)
         self.notice = Notice(body)
         self.empty = EmptyState(theme, body, icon="memory")
         self.spill = ProblemStack(problems, theme, body, only=SPILL)
         self.strip = MigrationStrip(body)
-        self.budget = BudgetCard(theme, body)
-        self.map = MapCard(theme, body)
-        self.timeline = TimelineCard(theme, controller.background, body)
-        self.export = ExportButton(self.body, self.map, self.timeline, self._name, controller.background, body)
-        self.traces = TracesCard(theme, telemetry, body)
-        self._cards = (self.budget, self._bars(), self.map, self.timeline, self.traces)
+        self._rooms = {name: QHBoxLayout() for name in (*CARDS, "export")}
         self._bars_due = QTimer(self)  # of a preview: in another frame than the map
         self._bars_due.setSingleShot(True)
         self._bars_due.setInterval(BARS_AFTER)
         self._bars_due.timeout.connect(self._show_now)
-        self._reveal = QTimer(self)
-        self._reveal.timeout.connect(self._show_next_card)
-        for card in self._cards:
-            card.hide()
         self._lay_out()
         self._connect()
         controller.start()
@@ -121,21 +108,8 @@ class PlacementPage(QScrollArea):
         else:  # the first plan of a large model takes a moment
             self._show_missing(planning() if controller.wish is not None else "")
 
-    def _bars(self) -> QFrame:
-        card = QFrame(self.body)
-        card.setObjectName("card")
-        self.gpu_bar = MemoryBar(self._theme, tr("GPU memory"), "gpu", card)
-        self.ram_bar = MemoryBar(self._theme, tr("RAM"), "ram", card)
-        layout = QVBoxLayout(card)
-        layout.setContentsMargins(20, 16, 20, 12)
-        layout.setSpacing(12)
-        layout.addWidget(self.gpu_bar)
-        layout.addWidget(self.ram_bar)
-        return card
-
     def _lay_out(self) -> None:
         body = self.body
-        body.setObjectName("pageBody")
         body.setMaximumWidth(PAGE_WIDTH)
         head = QHBoxLayout()
         head.setSpacing(10)
@@ -144,7 +118,7 @@ class PlacementPage(QScrollArea):
         head.addStretch(1)
         head.addWidget(self.machine_label, 0, Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(self.machine, 0, Qt.AlignmentFlag.AlignVCenter)
-        head.addWidget(self.export, 0, Qt.AlignmentFlag.AlignVCenter)
+        head.addLayout(self._rooms["export"])
         layout = QVBoxLayout(body)
         layout.setContentsMargins(28, 26, 28, 28)
         layout.setSpacing(14)
@@ -153,8 +127,8 @@ class PlacementPage(QScrollArea):
         layout.addWidget(self.notice)
         layout.addWidget(self.spill)
         layout.addWidget(self.strip)
-        for card in self._cards:
-            layout.addWidget(card)
+        for name in CARDS:
+            layout.addLayout(self._rooms[name])
         layout.addWidget(self.empty, 1)
         layout.addStretch(0)
 
@@ -165,41 +139,89 @@ class PlacementPage(QScrollArea):
         controller.model_missing.connect(self._show_missing)
         self.empty.pressed.connect(self.library_requested)
         self.machine.activated.connect(lambda: controller.set_machine(self.machine.currentData()))
-        self.budget.changed.connect(controller.set_budget)
-        self.budget.settled.connect(controller.apply)
         self._live.changed.connect(self._show_live)
         self._live.progressed.connect(lambda: self.strip.show_progress(self._live.progress))
         self._live.rolled_back.connect(self._show_rolled_back)
         self._live.timeline_told.connect(self._show_timeline)
         self._live.ram_told.connect(self.strip.show_ram)
         self.strip.cancelled.connect(self._live.cancel)
-        self.strip.budget_chosen.connect(self.budget.choose)
+        self.strip.budget_chosen.connect(lambda budget: self.budget.choose(budget))
+        self.strip.ram_chosen.connect(lambda budget: self.budget.choose_ram(budget))
         self._telemetry.updated.connect(self._show_now)
-        self.budget.context_changed.connect(controller.set_context)
-        self.budget.ram_changed.connect(controller.set_ram)
-        self.budget.ram_settled.connect(controller.apply_ram)
-        self.strip.ram_chosen.connect(self.budget.choose_ram)
-        self.map.pin_requested.connect(controller.set_pin)
-        self.budget.reload_requested.connect(controller.load_with_context)
-        self.export.failed.connect(self.notice.show_error)
-        self.export.written.connect(self.notice.hide)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        narrow = self.viewport().width() < NARROW
-        self.budget.set_narrow(narrow)
+    # --- its cards --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def budget(self) -> BudgetCard:
+        card, controller = self._put("budget", BudgetCard(self._theme, self.body)), self._controller
+        card.set_narrow(self.viewport().width() < NARROW)
+        card.changed.connect(controller.set_budget)
+        card.settled.connect(controller.apply)
+        card.context_changed.connect(controller.set_context)
+        card.ram_changed.connect(controller.set_ram)
+        card.ram_settled.connect(controller.apply_ram)
+        card.reload_requested.connect(controller.load_with_context)
+        return card
+
+    @cached_property
+    def bars(self) -> BarsCard:
+        return self._put("bars", BarsCard(self._theme, self.body))
+
+    @cached_property
+    def map(self) -> MapCard:
+        card = self._put("map", MapCard(self._theme, self.body))
+        card.pin_requested.connect(self._controller.set_pin)
+        return card
+
+    @cached_property
+    def timeline(self) -> TimelineCard:
+        return self._put("timeline", TimelineCard(self._theme, self._controller.background, self.body))
+
+    @cached_property
+    def traces(self) -> TracesCard:
+        return self._put("traces", TracesCard(self._theme, self._telemetry, self.body))
+
+    @cached_property
+    def export(self) -> ExportButton:
+        button = ExportButton(self.body, self.map, self.timeline, self._name, self._controller.background, self.body)
+        button.failed.connect(self.notice.show_error)
+        button.written.connect(self.notice.hide)
+        return self._put("export", button)
+
+    def _put(self, name: str, part: W) -> W:
+        part.hide()
+        self._rooms[name].addWidget(part)
+        return part
+
+    @property
+    def _cards(self) -> list[QWidget]:
+        """Those that have been made."""
+        return [getattr(self, name) for name in CARDS if name in self.__dict__]
+
+    def parts(self) -> list[QWidget]:
+        if self._cells is None:
+            return []
+        bars, card, traces = self.bars, self.map, self.traces.views.values()
+        return [self.budget.slider, bars.gpu, bars.ram, card.view.viewport(), card.legend, self.timeline.view, *traces]
+
+    def fit(self, width: int) -> None:
+        narrow = width < NARROW
+        if "budget" in self.__dict__:
+            self.budget.set_narrow(narrow)
         side = 14 if narrow else 28
         self.body.layout().setContentsMargins(side, 26, side, 28)
         self.machine_label.setVisible(not narrow and self.machine.isVisibleTo(self))
-        super().resizeEvent(event)
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
     def _show_missing(self, reason: str) -> None:
-        self._end_reveal()
+        self.end_turns()
         for card in self._cards:
             card.hide()
-        for part in (self.simulated, self.subtitle, self.machine, self.machine_label, self.export):
+        for part in (self.simulated, self.subtitle, self.machine, self.machine_label):
             part.hide()
+        if "export" in self.__dict__:
+            self.export.hide()
         self.notice.setVisible(bool(reason))
         self.empty.setVisible(not reason)
         if reason:
@@ -211,6 +233,32 @@ class PlacementPage(QScrollArea):
         self.empty.show_words(tr("No model is loaded"), words, tr("Open the library"))
 
     def _show_outlook(self) -> None:
+        if all(name in self.__dict__ and getattr(self, name).isVisibleTo(self.body) for name in CARDS):
+            for _ in self._fill():
+                pass
+        else:
+            self.take_turns(self._reveal())
+
+    def _reveal(self) -> Iterator[None]:
+        """Making a card, and styling and laying it out for the first time, take most of a frame each."""
+        if not self.machine.count():
+            self.machine.addItem(tr("This machine"), THIS_MACHINE)
+            for gpu in catalogue.gpus():
+                self.machine.addItem(gpu.name, gpu.name)
+            yield
+        for name in (*CARDS, "export"):
+            if name not in self.__dict__:
+                getattr(self, name)
+                yield
+        yield from self._fill()
+        for card in self._cards:
+            if not card.isVisibleTo(self.body):
+                card.show()
+                yield
+        self._show_plan()  # whatever came meanwhile
+
+    def _fill(self) -> Iterator[None]:
+        """Everything of an outlook, in parts."""
         answer = self._controller.answer
         if answer is None:
             return
@@ -218,35 +266,22 @@ class PlacementPage(QScrollArea):
         outlook, machine = answer.outlook, answer.machine
         self.notice.hide()
         self.empty.hide()
-        for part in (self.machine, self.export):
+        for part in (self.machine, self.export, self.subtitle):
             part.show()
-        # From the first card on: a bar that came with the last would narrow the page, and all of it be laid out anew.
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
-        self._reveal.start(0)
         self.machine_label.setVisible(self.viewport().width() >= NARROW)
-        if self._cells is not answer.cells:
-            self._cells = answer.cells
-            self.map.show_cells(self._cells)
         self.machine.setCurrentIndex(max(0, self.machine.findData(answer.wish.machine)))
         self.simulated.setText(tr("emulated") if machine.emulated else tr("simulated"))
         self.simulated.setVisible(machine.simulated or machine.emulated)
-        self.subtitle.show()
         self.subtitle.show_words(subtitle(self._name(), answer), is_measured=machine.measured)
+        yield
         self.budget.show_outlook(answer, info.context_length if info is not None else outlook.work.context)
-        self._show_preview()
-
-    def _show_next_card(self) -> None:
-        """One per turn of the event loop: the first time a card is styled and laid out, which takes most of a frame."""
-        hidden = [card for card in self._cards if not card.isVisibleTo(self.body)]
-        if hidden:
-            hidden[0].show()
-        else:
-            self._end_reveal()
-            self._show_now()  # the bars, whatever came meanwhile
-
-    def _end_reveal(self) -> None:
-        self._reveal.stop()
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        yield
+        if self._cells is not answer.cells:
+            self._cells = answer.cells
+            self.map.show_cells(self._cells)
+        yield
+        self._show_plan()
+        yield
 
     def _name(self) -> str:
         """Of the model."""
@@ -255,8 +290,12 @@ class PlacementPage(QScrollArea):
         return Path(self._controller.answer.wish.path).stem if self._controller.answer is not None else "tessera"
 
     def _show_preview(self) -> None:
+        if not self.is_under_way:  # then the plan is shown at its end
+            self._show_plan()
+
+    def _show_plan(self) -> None:
         answer = self._controller.answer
-        if answer is None or self._cells is None:
+        if answer is None or self._cells is not answer.cells:
             return
         self.budget.show_preview(answer)
         self._show_measured()
@@ -282,7 +321,7 @@ class PlacementPage(QScrollArea):
     def _show_places(self) -> None:
         """What is, as the executor tells; and what would be, as planned."""
         answer, cells, residency = self._controller.answer, self._cells, self._shown_residency
-        if answer is None or cells is None or answer.preview.plan is None:
+        if answer is None or cells is not answer.cells or answer.preview.plan is None:
             return
         plan = answer.preview.plan
         ram = None if answer.machine.simulated else self._live.ram
@@ -317,7 +356,7 @@ class PlacementPage(QScrollArea):
 
     def _show_live(self) -> None:
         residency = self._shown_residency
-        if residency is None:
+        if residency is None or self._cells is None:
             return
         self.budget.slider.show_committed(residency.budget_bytes)
         self._show_places()
@@ -326,6 +365,8 @@ class PlacementPage(QScrollArea):
     def _show_timeline(self, told: TimelineTold) -> None:
         """What really ran, beside the placement that really is."""
         answer, residency = self._controller.answer, self._shown_residency
+        if self._cells is None:
+            return
         if answer is None or residency is None or answer.preview.budget != residency.budget_bytes:
             self.timeline.show_seen(None)
             return
@@ -338,7 +379,7 @@ class PlacementPage(QScrollArea):
     def _show_now(self) -> None:
         """Bars: estimate beside actual. Four times a second, while the page is on screen."""
         answer = self._controller.answer
-        if answer is None or answer.preview.plan is None or not self.isVisible():
+        if answer is None or answer.preview.plan is None or self._cells is not answer.cells or not self.isVisible():
             return
         self._live.ask()
         if self.timeline.unfold.isChecked():
@@ -356,12 +397,12 @@ class PlacementPage(QScrollArea):
             if ours is None:  # WDDM does not tell; we know what we hold
                 ours = residency.used_bytes if residency is not None else 0
             self._controller.set_taken(max(0, gpu.used - ours))
-        self.gpu_bar.setVisible(hardware.gpu is not None)
+        self.bars.gpu.setVisible(hardware.gpu is not None)
         if hardware.gpu is not None:
             now = device_parts(residency) if residency is not None else ()
-            self.gpu_bar.show_bar(gpu_bar(plan, hardware.gpu.memory_bytes, answer.wish.taken, now))
+            self.bars.gpu.show_bar(gpu_bar(plan, hardware.gpu.memory_bytes, answer.wish.taken, now))
         here = snapshot if snapshot is not None and not answer.machine.simulated else None
-        self.ram_bar.show_bar(
+        self.bars.ram.show_bar(
             ram_bar(
                 plan,
                 hardware.cpu.memory_bytes,

@@ -9,6 +9,7 @@ from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.telemetry.history import PER_SECOND, SECONDS
+from app.theme.kept_picture import KeptPicture
 from app.theme.theme import Theme
 
 Values = Sequence[float | None]
@@ -33,6 +34,7 @@ class TraceView(QWidget):
         self.top = top
         self._values: Values = ()
         self.now = ""
+        self._picture = KeptPicture(self, theme, self._draw)
         self.setFixedHeight(HEAD + LINE + 4)
         theme.changed.connect(self.update)
 
@@ -40,15 +42,16 @@ class TraceView(QWidget):
         self._values = values
         self.now = self._words(values[-1] if values else None)
         self.setAccessibleName(f"{self._name}: {self.now}")
-        self.update()
+        self._picture.forget()
 
     def sizeHint(self) -> QSize:
         return QSize(150, self.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        self._picture.paint()
+
+    def _draw(self, painter: QPainter) -> None:
         theme = self._theme
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(theme.font(theme.type.tiny))
         painter.setPen(theme.color("muted"))
         painter.drawText(QRectF(0, 0, self.width(), 15), Qt.AlignmentFlag.AlignLeft, self._name)
@@ -59,7 +62,6 @@ class TraceView(QWidget):
         painter.setPen(QPen(theme.color("border"), 1))
         painter.drawLine(QPointF(0, base), QPointF(self.width(), base))
         self._paint_line(painter, base)
-        painter.end()
 
     def _paint_line(self, painter: QPainter, base: float) -> None:
         known = [value for value in self._values if value is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from PySide6.QtCore import QByteArray, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QIcon, QIconEngine, QPainter, QPixmap
@@ -17,13 +17,17 @@ def _source(name: str) -> str:
 
 
 class _LineIcon(QIconEngine):
-    """Draws the vector at any size, so that every screen scale is sharp."""
+    """Draws the vector at any size, so that every screen scale is sharp. It is read when it is first seen: another
+    theme makes all icons anew at once."""
 
     def __init__(self, name: str, color: str) -> None:
         super().__init__()
         self._name, self._color = name, color
-        self._renderer = QSvgRenderer(QByteArray(_source(name).replace("currentColor", color).encode()))
         self._pixmaps: dict[tuple[int, int, bool], QPixmap] = {}
+
+    @cached_property
+    def _renderer(self) -> QSvgRenderer:
+        return QSvgRenderer(QByteArray(_source(self._name).replace("currentColor", self._color).encode()))
 
     def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:
         painter.setOpacity(0.4 if mode == QIcon.Mode.Disabled else 1.0)

@@ -8,6 +8,8 @@ import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.theme.held_picture import HeldPicture
+
 SLICE = 5e-3  # seconds per turn of the event loop
 
 
@@ -19,9 +21,13 @@ class Restyling(QObject):
         super().__init__(application)
         self._application = application
         self._left: list[QWidget] = []
-        self._windows: list[QWidget] = []  # whose picture waits
+        self._held: dict[QWidget, HeldPicture] = {}  # of windows that are being styled
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._go_on)
+
+    @property
+    def is_done(self) -> bool:
+        return not self._left and not self._held
 
     def start(self, sheet: str) -> None:
         """The stylesheet is in force on return: what is made from now on has it."""
@@ -33,13 +39,11 @@ class Restyling(QObject):
         application.setStyleSheet(sheet)
         self._left = sorted(application.allWidgets(), key=QWidget.isVisible)  # taken from the end
         for window in application.topLevelWidgets():
-            if window.isVisible() and window not in self._windows:
-                self._windows.append(window)
-                window.installEventFilter(self)
+            if window.isVisible() and window not in self._held:
+                held = self._held[window] = HeldPicture(window)
+                held.shown.connect(lambda window=window: self._shown(window))
+                held.hold()
         self._timer.start(0)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        return event.type() == QEvent.Type.UpdateRequest
 
     def _go_on(self) -> None:
         end = time.perf_counter() + SLICE
@@ -47,10 +51,9 @@ class Restyling(QObject):
         while self._left:
             widget = self._left.pop()
             if shiboken6.isValid(widget):
-                if self._windows and not widget.isVisible():  # all that is on screen is done
+                if self._held and not widget.isVisible():
                     self._left.append(widget)
-                    self._show()
-                    return  # painting takes a turn of its own
+                    break
                 widget.style().polish(widget)
                 QCoreApplication.sendEvent(widget, changed)
             if time.perf_counter() >= end:
@@ -59,8 +62,12 @@ class Restyling(QObject):
         self._show()
 
     def _show(self) -> None:
-        for window in self._windows:
-            if shiboken6.isValid(window):
-                window.removeEventFilter(self)
-                QCoreApplication.postEvent(window, QEvent(QEvent.Type.UpdateRequest))  # the one that was kept back
-        self._windows = []
+        """All that is on screen is styled; the rest is when it has been painted, too."""
+        self._held = {window: held for window, held in self._held.items() if shiboken6.isValid(held)}
+        for window, held in self._held.items():
+            held.show([window, *window.findChildren(QWidget)])
+
+    def _shown(self, window: QWidget) -> None:
+        self._held.pop(window).deleteLater()
+        if not self._held and self._left:
+            self._timer.start(0)

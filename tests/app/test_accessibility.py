@@ -95,7 +95,7 @@ def browse(name: str) -> Callable:
 
 def memory(chat, qtbot) -> QWidget:
     page = shown(chat, "memory")
-    qtbot.waitUntil(lambda: chat.context.placement.answer is not None)
+    qtbot.waitUntil(lambda: page.traces.isVisible() and not page.is_under_way)
     return page
 
 

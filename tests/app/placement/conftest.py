@@ -39,7 +39,7 @@ def open_memory(start: Callable[..., Any], qtbot) -> Callable[..., Opened]:
         app.context.settings.set("shown_machine", gpu)
         app.window.show_page("memory")
         page = app.window.page("memory")
-        qtbot.waitUntil(lambda: controller.answer is not None and page.traces.isVisible())
+        qtbot.waitUntil(lambda: page.traces.isVisible() and not page.is_under_way)
         return Opened(app, page)
 
     return make

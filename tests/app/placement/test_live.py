@@ -108,6 +108,7 @@ def live(qapp, qtbot, tmp_path, tiny_models) -> Iterator[Live]:
     started = Live(context, qtbot)
     started.wait_for(lambda: context.placement.answer is not None and started.live.residency is not None)
     started.wait_for(lambda: context.placement.answer.wish.overhead is not None)
+    started.wait_for(lambda: started.page.traces.isVisible() and not started.page.is_under_way)
     yield started
     context.close()
     context.window.close()

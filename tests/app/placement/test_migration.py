@@ -67,7 +67,9 @@ def played(start, qtbot):
     app.engine.emit(ResidencyTold(told(6 * GiB)))
     placement = app.context.placement
     qtbot.waitUntil(lambda: placement.answer is not None and placement.answer.preview.budget == 6 * GiB)
-    return Played(app, qtbot)
+    played = Played(app, qtbot)
+    qtbot.waitUntil(lambda: played.page.traces.isVisible() and not played.page.is_under_way)
+    return played
 
 
 def test_dragging_shows_what_would_move_and_sends_nothing(played, qtbot):
@@ -166,7 +168,7 @@ def test_heat_deepens_colours_and_the_table_tells_it(played):
 
 
 def test_bars_show_what_is_really_on_the_device_beside_the_plan(played):
-    bar = played.page.gpu_bar._bar
+    bar = played.page.bars.gpu._bar
     used = sum(part.bytes for part in bar.now if part.purpose.value != "free in budget")
     assert used == played.live.residency.used_bytes
     assert bar.planned

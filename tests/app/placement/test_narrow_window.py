@@ -26,7 +26,7 @@ def test_no_page_scrolls_sideways(app, qtbot, key):
 def test_the_memory_page_with_a_model_fits(open_memory, qtbot, gpu):
     opened = open_memory(gpu=gpu)
     opened.app.window.resize(440, 560)
-    qtbot.wait(100)
+    qtbot.waitUntil(lambda: opened.page.body.width() == opened.page.viewport().width() < 440)
     assert opened.page.horizontalScrollBar().maximum() == 0
     for card in opened.page._cards:
         assert card.width() <= opened.page.viewport().width()

@@ -129,7 +129,7 @@ def test_without_a_gpu_everything_is_in_ram_and_nothing_is_simulated(open_memory
     assert not page.simulated.isVisible()
     assert not page.budget.slider.isVisible()
     assert page.budget.no_gpu.isVisible()
-    assert not page.gpu_bar.isVisible()
+    assert not page.bars.gpu.isVisible()
     places = page.map.view._places
     assert set(np.unique(places[1:-1])) == {RAM}
 
@@ -239,7 +239,7 @@ def test_measured_speed_stands_beside_predicted_on_this_machine_only(open_memory
 
 def test_a_narrow_window_needs_no_sideways_scrolling(memory, qtbot):
     memory.app.window.resize(560, 700)
-    qtbot.wait(50)
+    qtbot.waitUntil(lambda: memory.page.body.width() == memory.page.viewport().width() < 560)
     assert memory.page.horizontalScrollBar().maximum() == 0
     assert not memory.page.budget.presets["minimum"].isVisible()
     memory.app.window.resize(1120, 780)

@@ -66,7 +66,7 @@ def test_the_bar_tells_caches_from_the_rest_and_what_is_free_in_the_budget(here,
     here.app.engine.emit(ResidencyTold(None, RamUse(18 * GiB, 2 * GiB, 0, used_state=GiB, limit=24 * GiB)))
     qtbot.wait(60)
     here.app.context.telemetry.take(TelemetrySnapshot(1.0, 64 * GiB, 20 * GiB, 3 * GiB, 18 * GiB, 0.5, 0.2, 0.0))
-    parts = {part.purpose.value: part.bytes for part in here.page.ram_bar._bar.now}
+    parts = {part.purpose.value: part.bytes for part in here.page.bars.ram._bar.now}
     assert parts == {
         "KV cache": GiB,
         "app and scratch": 2 * GiB,

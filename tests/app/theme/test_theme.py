@@ -94,7 +94,7 @@ def test_an_open_window_is_styled_in_slices_each_widget_once_and_painted_in_one(
         layout.addWidget(inner)
     watch = Watch(labels)
     window.show()
-    qtbot.waitUntil(lambda: len(watch.painted) > 0 and not theme._restyling._timer.isActive())
+    qtbot.waitUntil(lambda: len(watch.painted) > 0 and theme._restyling.is_done)
     qtbot.wait(100)  # an exposure that the system tells late paints at once
     watch.styled, watch.painted = [0] * len(labels), []
     gone = QLabel("gone before its turn", window)
@@ -102,7 +102,7 @@ def test_an_open_window_is_styled_in_slices_each_widget_once_and_painted_in_one(
     assert qapp.styleSheet() == stylesheet(THEMES["dark"])
     shiboken6.delete(gone)
     qtbot.waitUntil(lambda: {THEMES["dark"].text} in watch.painted)
-    qtbot.waitUntil(lambda: not theme._restyling._timer.isActive())
+    qtbot.waitUntil(lambda: theme._restyling.is_done)
     assert watch.styled == [1] * len(labels)
     assert all(len(colors) == 1 for colors in watch.painted)
     settings.set("theme", "light")

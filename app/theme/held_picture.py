@@ -1,0 +1,77 @@
+"""Keeps a window's picture as it is while what comes next is made, so that no turn of the event loop does all of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import shiboken6
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QPoint, QTimer, Signal
+from PySide6.QtGui import QImage, QRegion
+from PySide6.QtWidgets import QWidget
+
+SLICE = 3e-3  # seconds per turn of the event loop, in which more than this may be done
+PATIENCE = 0.1  # seconds for which more and more changes may put off what is shown
+
+
+class HeldPicture(QObject):
+    """Of the window of `widget`. What the system asks for, as when its size is another, is painted nevertheless."""
+
+    shown = Signal()
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(widget)
+        self._widget = widget
+        self._window: QWidget | None = None
+        self._is_wanted = False  # something asked to be painted meanwhile
+        self._since = 0.0
+        self._left: list[QWidget] = []
+        self._nowhere = QImage(1, 1, QImage.Format.Format_RGB32)
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._go_on)
+
+    @property
+    def may_wait(self) -> bool:
+        """It is not held, or has not been for long."""
+        return self._window is None or time.perf_counter() < self._since + PATIENCE
+
+    def hold(self) -> None:
+        """Until the next `show`."""
+        self._timer.stop()
+        if self._window is None:
+            self._since = time.perf_counter()
+            self._window = self._widget.window()
+            self._window.installEventFilter(self)
+
+    def show(self, parts: Iterable[QWidget]) -> None:
+        """In a turn of its own, after those in which each of `parts` has drawn the pictures that it keeps of itself."""
+        self._left = list(parts)
+        self._timer.start(0)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() != QEvent.Type.UpdateRequest:
+            return False
+        self._is_wanted = True
+        return True
+
+    def _go_on(self) -> None:
+        if not self._left:
+            self._timer.stop()
+            self._paint()
+            return
+        end = time.perf_counter() + SLICE
+        while self._left:
+            part = self._left.pop()
+            if shiboken6.isValid(part) and part.isVisible() and not part.visibleRegion().isEmpty():
+                part.render(self._nowhere, QPoint(), QRegion(0, 0, 1, 1), QWidget.RenderFlag(0))
+            if time.perf_counter() >= end:
+                return
+
+    def _paint(self) -> None:
+        window, self._window = self._window, None
+        if window is not None and shiboken6.isValid(window):
+            window.removeEventFilter(self)
+            if self._is_wanted:
+                self._is_wanted = False
+                QCoreApplication.sendEvent(window, QEvent(QEvent.Type.UpdateRequest))
+        self.shown.emit()
