@@ -73,6 +73,8 @@ class StagedPage(QScrollArea):
             self.end_turns()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Paint:
+            self._is_seen = True
         moved = event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize)
         if moved and watched is self.widget() and self._turns is None and self.isVisible() and self._held.may_wait:
             self._held.hold()
@@ -87,10 +89,6 @@ class StagedPage(QScrollArea):
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._is_seen = False
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        self._is_seen = True
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         if not self._is_seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterable
 
 import shiboken6
@@ -19,10 +20,11 @@ class HeldPicture(QObject):
 
     shown = Signal()
 
-    def __init__(self, widget: QWidget) -> None:
-        super().__init__(widget)
-        self._widget = widget
-        self._window: QWidget | None = None
+    def __init__(self, widget: QWidget, parent: QObject | None = None) -> None:
+        super().__init__(parent or widget)
+        # Nothing here keeps a window: the last to let go of it would delete it, and its children in mid-call.
+        self._widget = weakref.ref(widget)
+        self._is_held = False
         self._is_wanted = False  # something asked to be painted meanwhile
         self._since = 0.0
         self._left: list[QWidget] = []
@@ -33,15 +35,15 @@ class HeldPicture(QObject):
     @property
     def may_wait(self) -> bool:
         """It is not held, or has not been for long."""
-        return self._window is None or time.perf_counter() < self._since + PATIENCE
+        return not self._is_held or time.perf_counter() < self._since + PATIENCE
 
     def hold(self) -> None:
         """Until the next `show`."""
         self._timer.stop()
-        if self._window is None:
-            self._since = time.perf_counter()
-            self._window = self._widget.window()
-            self._window.installEventFilter(self)
+        widget = self._widget()
+        if not self._is_held and widget is not None:
+            self._is_held, self._since = True, time.perf_counter()
+            widget.window().installEventFilter(self)
 
     def show(self, parts: Iterable[QWidget]) -> None:
         """In a turn of its own, after those in which each of `parts` has drawn the pictures that it keeps of itself."""
@@ -68,10 +70,11 @@ class HeldPicture(QObject):
                 return
 
     def _paint(self) -> None:
-        window, self._window = self._window, None
-        if window is not None and shiboken6.isValid(window):
-            window.removeEventFilter(self)
+        widget, was_held = self._widget(), self._is_held
+        self._is_held = False
+        if was_held and widget is not None and shiboken6.isValid(widget):
+            widget.window().removeEventFilter(self)
             if self._is_wanted:
                 self._is_wanted = False
-                QCoreApplication.sendEvent(window, QEvent(QEvent.Type.UpdateRequest))
+                QCoreApplication.sendEvent(widget.window(), QEvent(QEvent.Type.UpdateRequest))
         self.shown.emit()

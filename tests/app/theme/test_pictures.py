@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import shiboken6
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QObject, QSize
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -127,3 +129,20 @@ def test_a_window_that_goes_while_it_is_held_is_let_go(qapp):
     for _ in range(5):
         qapp.processEvents()
     assert not shiboken6.isValid(held)
+
+
+def test_a_window_that_nobody_keeps_is_deleted_once(qapp):
+    """Its picture being shown is not what keeps it, and what shows it outlives it."""
+    owner = QObject()
+    window = QWidget()
+    window.show()
+    held = HeldPicture(window, owner)
+    held.hold()
+    window.update()
+    held.show([window])
+    there = weakref.ref(window)
+    del window
+    for _ in range(5):
+        qapp.processEvents()
+    assert there() is None
+    assert shiboken6.isValid(held)
