@@ -77,8 +77,9 @@ class StagedPage(QScrollArea):
             self._is_seen = True
         moved = event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize)
         if moved and watched is self.widget() and self._turns is None and self.isVisible() and self._held.may_wait:
+            parts = self.parts()  # not while it is held: what fails must not keep it so
             self._held.hold()
-            self._held.show(self.parts())
+            self._held.show(parts)
         return super().eventFilter(watched, event)
 
     def showEvent(self, event: QShowEvent) -> None:

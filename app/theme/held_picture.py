@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QPoint, QTimer, Signal
@@ -22,8 +22,10 @@ class HeldPicture(QObject):
 
     def __init__(self, widget: QWidget, parent: QObject | None = None) -> None:
         super().__init__(parent or widget)
-        # Nothing here keeps a window: the last to let go of it would delete it, and its children in mid-call.
-        self._widget = weakref.ref(widget)
+        # What Python owns is not kept: the last to let go of it would delete it, and its children in mid-call. What Qt
+        # owns is, as nothing else may: a popup would be found no more, and never be painted again.
+        owned = shiboken6.ownedByPython(widget)
+        self._found: Callable[[], QWidget | None] = weakref.ref(widget) if owned else lambda: widget
         self._is_held = False
         self._is_wanted = False  # something asked to be painted meanwhile
         self._since = 0.0
@@ -33,6 +35,12 @@ class HeldPicture(QObject):
         self._timer.timeout.connect(self._go_on)
 
     @property
+    def widget(self) -> QWidget | None:
+        """None when it has gone."""
+        widget = self._found()
+        return widget if widget is not None and shiboken6.isValid(widget) else None
+
+    @property
     def may_wait(self) -> bool:
         """It is not held, or has not been for long."""
         return not self._is_held or time.perf_counter() < self._since + PATIENCE
@@ -40,7 +48,7 @@ class HeldPicture(QObject):
     def hold(self) -> None:
         """Until the next `show`."""
         self._timer.stop()
-        widget = self._widget()
+        widget = self.widget
         if not self._is_held and widget is not None:
             self._is_held, self._since = True, time.perf_counter()
             widget.window().installEventFilter(self)
@@ -51,7 +59,7 @@ class HeldPicture(QObject):
         self._timer.start(0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() != QEvent.Type.UpdateRequest:
+        if not self._is_held or event.type() != QEvent.Type.UpdateRequest:
             return False
         self._is_wanted = True
         return True
@@ -70,9 +78,9 @@ class HeldPicture(QObject):
                 return
 
     def _paint(self) -> None:
-        widget, was_held = self._widget(), self._is_held
+        widget, was_held = self.widget, self._is_held
         self._is_held = False
-        if was_held and widget is not None and shiboken6.isValid(widget):
+        if was_held and widget is not None:
             widget.window().removeEventFilter(self)
             if self._is_wanted:
                 self._is_wanted = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import weakref
 
 import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
@@ -22,7 +21,7 @@ class Restyling(QObject):
         super().__init__(application)
         self._application = application
         self._left: list[QWidget] = []
-        self._held: list[tuple[weakref.ref[QWidget], HeldPicture]] = []  # windows that are being styled
+        self._held: list[HeldPicture] = []  # windows that are being styled
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._go_on)
 
@@ -39,13 +38,13 @@ class Restyling(QObject):
             application.style().unpolish(application)  # forgets the rules found so far, for which Qt would go round
         application.setStyleSheet(sheet)
         self._left = sorted(application.allWidgets(), key=QWidget.isVisible)  # taken from the end
-        for _, held in self._held:
+        for held in self._held:
             held.hold()
-        known = [window() for window, _ in self._held]
+        known = [held.widget for held in self._held]
         for window in application.topLevelWidgets():
             if window.isVisible() and window not in known:
                 held = HeldPicture(window, self)
-                self._held.append((weakref.ref(window), held))
+                self._held.append(held)
                 held.shown.connect(self._shown)
                 held.hold()
         self._timer.start(0)
@@ -68,14 +67,13 @@ class Restyling(QObject):
 
     def _show(self) -> None:
         """All that is on screen is styled; the rest is when it has been painted, too."""
-        for reference, held in self._held:
-            window = reference()
-            is_there = window is not None and shiboken6.isValid(window)
-            held.show([window, *window.findChildren(QWidget)] if window is not None and is_there else [])
+        for held in self._held:
+            window = held.widget
+            held.show([window, *window.findChildren(QWidget)] if window is not None else [])
 
     def _shown(self) -> None:
         held = self.sender()
-        self._held = [pair for pair in self._held if pair[1] is not held]
+        self._held = [other for other in self._held if other is not held]
         held.deleteLater()
         if not self._held and self._left:
             self._timer.start(0)

@@ -6,9 +6,9 @@ import weakref
 
 import pytest
 import shiboken6
-from PySide6.QtCore import QObject, QSize
+from PySide6.QtCore import QEvent, QObject, QSize
 from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QWidget
 
 from app.settings.values import Settings
 from app.theme.held_picture import HeldPicture
@@ -40,6 +40,17 @@ class Mark(QWidget):
         """Of the line, and of what is below it."""
         image = self.grab().toImage()
         return image.pixelColor(image.width() - 1, 0).name(), image.pixelColor(0, image.height() - 1).name()
+
+
+class Painted(QObject):
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__()
+        self.count = 0
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        self.count += event.type() == QEvent.Type.Paint
+        return False
 
 
 @pytest.fixture
@@ -146,3 +157,20 @@ def test_a_window_that_nobody_keeps_is_deleted_once(qapp):
         qapp.processEvents()
     assert there() is None
     assert shiboken6.isValid(held)
+
+
+def test_a_popup_that_is_open_while_the_theme_changes_is_painted_again(qapp, qtbot, theme):
+    """Qt makes it and owns it: nothing in Python keeps it."""
+    box = QComboBox()
+    qtbot.addWidget(box)
+    box.addItems(["one", "two"])
+    box.show()
+    box.showPopup()
+    qtbot.waitUntil(lambda: box.view().isVisible())
+    qtbot.wait(50)
+    theme._settings.set("theme", "dark")
+    qtbot.waitUntil(lambda: theme._restyling.is_done)
+    qtbot.wait(50)
+    seen = Painted(box.view().viewport())
+    box.view().viewport().update()
+    qtbot.waitUntil(lambda: seen.count > 0)
