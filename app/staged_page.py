@@ -94,7 +94,7 @@ class StagedPage(QScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         if not self._is_seen:
             self.fit(self.viewport().width())
-        elif not self._is_fitting:
+        elif not self._is_fitting and event.size().width() != event.oldSize().width():  # a bar below changes the height
             self._is_fitting = True
             self.setWidgetResizable(False)
             self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -130,6 +130,17 @@ def test_a_window_of_another_size_is_shown_before_the_body_fits(page, qtbot):
     assert page.horizontalScrollBar().maximum() == 0
 
 
+def test_a_body_that_is_wider_than_its_room_is_fitted_once_and_scrolls(page, qtbot):
+    page.labels[0].setMinimumWidth(450)
+    page.widths.clear()
+    page.window().resize(400, 400)
+    bar = page.horizontalScrollBar()
+    qtbot.waitUntil(lambda: bar.isVisible() and bar.maximum() > 0 and not page._is_fitting)
+    qtbot.wait(100)
+    assert page.widths == [page.viewport().width()]
+    assert bar.isVisible()
+
+
 def test_the_room_of_the_scroll_bar_is_kept(page, qtbot):
     width, bar = page.viewport().width(), page.verticalScrollBar()
     assert bar.maximum() > 0
