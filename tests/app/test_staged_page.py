@@ -119,6 +119,20 @@ def test_other_turns_take_the_place_of_those_under_way(page, qtbot):
     assert taken == [("first", 0), ("second", 0), ("second", 1), ("second", 2)]
 
 
+def test_a_turn_that_fails_ends_the_turns_and_lets_the_window_go(page, qtbot):
+    def steps() -> Iterator[None]:
+        page.labels[0].setText("changed")
+        yield
+        raise ValueError("no such card")
+
+    turns = Turns(page)
+    with qtbot.captureExceptions() as failures:
+        page.take_turns(steps())
+        turns.watch(turns.painted)
+    assert [str(value) for _, value, _ in failures] == ["no such card"]
+    assert not page.is_under_way
+
+
 def test_a_window_of_another_size_is_shown_before_the_body_fits(page, qtbot):
     before, room = page.body.width(), page.verticalScrollBar().width()
     page.widths.clear()
