@@ -38,6 +38,7 @@ from kernels import _cpu
 from tests.support.tiny_models import TinyModel
 
 GREEDY = SamplingParams(temperature=0.0)
+ENDLESS = replace(GREEDY, grammar='root ::= "a" root')  # until the context is full, seconds later
 Write = Callable[[TinyModel], Path]
 # A llama under the name of an architecture with the same tensors that only llama.cpp builds.
 RENAMED = TinyModel(
@@ -156,7 +157,7 @@ def test_a_new_model_takes_the_old_ones_place(tiny: EngineClient, tiny_models: W
 
 
 def test_a_new_model_ends_answers_of_the_old_one(tiny: EngineClient, tiny_models: Write) -> None:
-    tiny.send(Generate(raw("a", "Count", max_tokens=None)))
+    tiny.send(Generate(raw("a", "Count", max_tokens=None, sampling=ENDLESS)))
     collect(tiny, TokenEvent)
     tiny.send(LoadModel(str(tiny_models(TinyModel("qwen2"))), LoadOptions(threads=1)))
     events = collect(tiny, ModelLoaded)
@@ -187,7 +188,7 @@ def test_abort_of_an_answer_that_waits_for_memory(client: EngineClient, tiny_mod
 
 
 def test_abort_while_decoding_keeps_what_was_said(tiny: EngineClient) -> None:
-    tiny.send(Generate(raw("a", "Count", max_tokens=None)))
+    tiny.send(Generate(raw("a", "Count", max_tokens=None, sampling=ENDLESS)))
     events = collect(tiny, TokenEvent, 3)
     tiny.send(Abort("a"))
     events += collect(tiny, GenerationFinished)
@@ -286,7 +287,7 @@ def test_trim_oldest_says_how_many_and_keeps_the_system_prompt(client: EngineCli
 
 def test_context_end_finishes_the_answer(client: EngineClient, tiny_models: Write) -> None:
     client.load(str(tiny_models(TinyModel(without=(), seed=3))), LoadOptions(threads=1, context_length=64))
-    banned = raw("a", "Hello", max_tokens=None, sampling=replace(GREEDY, grammar='root ::= "a" root'))
+    banned = raw("a", "Hello", max_tokens=None, sampling=ENDLESS)
     finish = finish_of(list(client.stream(banned)))
     assert finish.reason is FinishReason.CONTEXT_FULL
     assert finish.stats is not None
@@ -380,7 +381,7 @@ def test_empty_prompt_is_refused(tiny: EngineClient) -> None:
 
 
 def test_shutdown_ends_what_runs_and_says_so(tiny: EngineClient) -> None:
-    tiny.send(Generate(raw("a", "Count", max_tokens=None)))
+    tiny.send(Generate(raw("a", "Count", max_tokens=None, sampling=ENDLESS)))
     collect(tiny, TokenEvent)
     tiny.send(Shutdown())
     events = collect(tiny, EngineStopped)
