@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.theme.held_picture import HeldPicture
 
-SLICE = 5e-3  # seconds per turn of the event loop
+SLICE = 3e-3  # seconds per turn of the event loop, which may lay out and paint besides
 
 
 class Restyling(QObject):

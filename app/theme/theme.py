@@ -48,7 +48,9 @@ class Theme(QObject):
         self.colors = THEMES[self.name]
         self.type = replace(self.type, body=self._settings["font_size"])
         application = self._application
-        application.setFont(self.font(self.type.control))
+        font = self.font(self.type.control)
+        if font != application.font():
+            application.setFont(font)
         application.setPalette(_palette(self.colors))
         self._restyling.start(stylesheet(self.colors))
         self.changed.emit()
