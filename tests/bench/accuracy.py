@@ -3,8 +3,8 @@
     python -m tests.bench.accuracy MODEL… [--threads 1,2] [--prefill 32,128,512] [--depths 0,4096] [--json FILE]
 
 Shared machines change their speed within a turn, so the CPU's pace is looked at between the slices of a prompt and
-between any two tokens, and the bandwidth before the turn, between tokens, and after it; what that takes does not count.
-A token follows a look at the bandwidth: right behind one at the pace it takes up to 7 % longer. Each turn is
+between tokens, two at a time, and the bandwidth before the turn, between tokens, and after it; what that takes does not
+count. The token behind a look does not count either: in an answer each follows another. Each turn is
 predicted with what was seen in it; turns whose bandwidths before and after differ by more than 15 % are thrown away,
 which is said, and the medians of the rest are judged: decode within 10 %, prefill within 15 %. Depths are reached
 without computing them: the cache is filled with numbers, and a step costs the same whatever they are.
@@ -38,6 +38,7 @@ from engine.runtime.loaded import LoadedModel, assemble
 from kernels import _cpu
 
 _DECODED = 8
+_TOKENS_BETWEEN_LOOKS = 2
 _TRIES = 2
 _CHUNK = 512
 _BETWEEN_BYTES = 96 << 20
@@ -91,10 +92,13 @@ class Measured:
         if measure.kind == "prefill":
             firsts = range(0, measure.tokens, _CHUNK)
             return sum(self._run(first, min(_CHUNK, measure.tokens - first)) for first in firsts), []
-        seconds, between = self._run(measure.depth, 1), []
-        for i in range(1, measure.tokens):
-            self._pace.look()
-            between.append(_cpu.read_bandwidth(self.threads, _BETWEEN_BYTES, 1))
+        seconds, between = 0.0, []
+        for i in range(measure.tokens):
+            if i % _TOKENS_BETWEEN_LOOKS == 0:
+                if i:
+                    self._pace.look()
+                    between.append(_cpu.read_bandwidth(self.threads, _BETWEEN_BYTES, 1))
+                self._run(measure.depth + i, 1)  # finds the caches as a look leaves them, not as a token does
             seconds += self._run(measure.depth + i, 1)
         return seconds, between
 
