@@ -79,6 +79,7 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--decode", type=positive, default=64, metavar="N", help="tokens per decode run (default 64)")
     bench.add_argument("--depth", type=_depths, default=(0,), metavar="N,…", help="depths for decode (default 0)")
     bench.add_argument("--rounds", type=positive, default=5, metavar="N", help="interleaved rounds (default 5)")
+    add_kv_type(bench)
     bench.add_argument("--starts", action="store_true", help="also load to first token, memory, pause between tokens")
     bench.add_argument("--llama-bench", type=_path, metavar="PATH", help="add the rows of this llama-bench binary")
     bench.add_argument(

@@ -44,6 +44,7 @@ class CardController(QObject):
         self._headers: dict[str, Header] = {}  # by path of the model's first file
         self._wanted_file = ""
         self._stop = threading.Event()
+        library.kv_type_changed.connect(self.fits_changed)
 
     # --- opening ---
 
@@ -130,7 +131,8 @@ class CardController(QObject):
         assert services is not None
         any_header = next(iter(self._headers.values()), None)
         own = self._headers.get(model.files[0].path)
-        return services.fit(model, own, any_header.facts if any_header is not None else None)
+        other = any_header.facts if any_header is not None else None
+        return services.fit(model, own, other, self._library.settings["kv_type"])
 
     @property
     def can_measure(self) -> bool:

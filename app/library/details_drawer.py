@@ -101,8 +101,8 @@ class DetailsDrawer(QScrollArea):
         super().resizeEvent(event)
         self.setMinimumWidth(self.widget().minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width())
 
-    def show_entry(self, entry: LibraryEntry | None, *, is_loading: bool = False) -> None:
-        """`is_loading`: it is being loaded, and the button that loads stops that."""
+    def show_entry(self, entry: LibraryEntry | None, kv_type: str, *, is_loading: bool = False) -> None:
+        """`kv_type`: of keys and values. `is_loading`: it is being loaded, and the button that loads stops that."""
         self.entry = entry
         self.setVisible(entry is not None)
         if entry is None:
@@ -112,7 +112,7 @@ class DetailsDrawer(QScrollArea):
         self.pill.show_text(state_words(entry), MOODS[entry.state.name], why)
         self.why.setText(why)
         self.why.setVisible(bool(entry.why))
-        self._show_facts(fact_rows(entry))
+        self._show_facts(fact_rows(entry, kv_type))
         quirks = entry.facts.quirks if entry.facts is not None else ()
         self.quirks.setText("\n".join(f"•  {engine_text(quirk)}" for quirk in quirks))
         self.quirks.setVisible(bool(quirks))

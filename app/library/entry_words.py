@@ -64,8 +64,8 @@ def family_words(entry: LibraryEntry) -> str:
     return entry.facts.architecture if entry.facts is not None else ""
 
 
-def fact_rows(entry: LibraryEntry) -> list[tuple[str, str]]:
-    """What the drawer lists, as (name, value)."""
+def fact_rows(entry: LibraryEntry, kv_type: str) -> list[tuple[str, str]]:
+    """What the drawer lists, as (name, value). `kv_type`: of keys and values, as it is set."""
     facts = entry.facts
     size = tr("{file} ({memory} of memory)", file=format_bytes(entry.size), memory=gib(entry.size))
     rows = [(tr("Size"), size), (tr("Quantisation"), entry.quantization or tr("not named"))]
@@ -77,7 +77,7 @@ def fact_rows(entry: LibraryEntry) -> list[tuple[str, str]]:
             (tr("Parameters"), short_count(facts.parameters)),
             (tr("Layers"), str(facts.layers)),
             (tr("Context"), tr("{count} tokens", count=f"{facts.context_length:,}")),
-            (tr("Cache"), tr("{size} per 1,000 tokens", size=gib(1000 * facts.kv_bytes_per_token))),
+            (tr("Cache"), tr("{size} per 1,000 tokens", size=gib(round(1000 * facts.bytes_per_token(kv_type))))),
         ]
         if facts.expert_bytes:
             share = round(100 * facts.expert_bytes / max(1, facts.tensor_bytes))

@@ -113,17 +113,18 @@ class HubServices:
                 shape = shape_of_header(headers[0].metadata, tensors.values(), model.name)
         return Header(facts, shape)
 
-    def fit(self, model: LogicalModel, own: Header | None, other: ModelFacts | None) -> Fit:
+    def fit(self, model: LogicalModel, own: Header | None, other: ModelFacts | None, kv_type: str) -> Fit:
         """Fit of a row: planned, where its header was read and this machine was measured; else by memory alone.
 
-        `other` are facts of another row of the same card, good for the size of the cache.
+        `other` are facts of another row of the same card, good for the size of the cache. `kv_type`: of keys and
+        values.
         """
         if own is not None:
             if own.shape is not None and self.profile is not None and own.facts.kind == "model":
-                return planned_fit(own.shape, self.profile)
-            return estimate_fit(model.size, own.facts, self.machine)
+                return planned_fit(own.shape, self.profile, kv_type=kv_type)
+            return estimate_fit(model.size, own.facts, self.machine, kv_type=kv_type)
         facts = replace(other, unsupported="") if other is not None else None
-        return replace(estimate_fit(model.size, facts, self.machine), from_header=False)
+        return replace(estimate_fit(model.size, facts, self.machine, kv_type=kv_type), from_header=False)
 
     def read_profile(self) -> None:
         """Takes milliseconds."""

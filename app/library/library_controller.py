@@ -34,6 +34,7 @@ class LibraryController(QObject):
     ready = Signal()
     entries_changed = Signal()
     machine_measured = Signal()
+    kv_type_changed = Signal()  # of which caches take more or less memory
 
     def __init__(
         self,
@@ -247,6 +248,8 @@ class LibraryController(QObject):
             return
         if name in HUB_SETTINGS:
             self.reconnect()
+        elif name == "kv_type":
+            self.kv_type_changed.emit()
         elif name in ("download_parallel", "download_limit"):
             services.downloads.limit(
                 parallel=self.settings["download_parallel"],

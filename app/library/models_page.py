@@ -131,7 +131,8 @@ class ModelsPage(QWidget):
         self.table.setVisible(not is_empty)
 
     def _show_in_drawer(self, entry) -> None:
-        self.drawer.show_entry(entry, is_loading=entry is not None and self._is_loading(entry))
+        is_loading = entry is not None and self._is_loading(entry)
+        self.drawer.show_entry(entry, self._library.settings["kv_type"], is_loading=is_loading)
 
     def _is_loading(self, entry) -> bool:
         return self._library.models.loading_path in [str(file) for file in entry.files]

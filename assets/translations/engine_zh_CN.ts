@@ -2476,6 +2476,10 @@
       <translation>权重 {0}，{2} 个词元的缓存 {1}。</translation>
     </message>
     <message>
+      <source>{} of weights and {} of cache in 8 bits for {} tokens.</source>
+      <translation>权重 {0}，{2} 个词元的 8 位缓存 {1}。</translation>
+    </message>
+    <message>
       <source>{} of weights; the cache comes on top.</source>
       <translation>权重 {0}；缓存另计。</translation>
     </message>

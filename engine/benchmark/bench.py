@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from engine.benchmark.contestant import Setup
 from engine.benchmark.llama_bench import LlamaBench
@@ -26,16 +26,19 @@ from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.placement.hardware.profile import Points
 from engine.placement.hardware.timing import pace as measured_pace
+from engine.placement.shape import ModelShape
+from engine.placement.state import VALUE_BYTES
 from engine.processors import usable_processors
 from engine.runtime.devices.device import parse_device
 from engine.runtime.threads import default_threads
 from engine.runtime.trace import check_trace
 from kernels import _cpu
 
+_NO_FLASH = "no flash attention"
 _PEER_LOADS = ("repacked", "not repacked")
 _PEER_VARIANTS = (
     *((load, size) for load in _PEER_LOADS for size in (512, 64)),
-    *((f"{load}, no flash attention", 512) for load in _PEER_LOADS),
+    *((f"{load}, {_NO_FLASH}", 512) for load in _PEER_LOADS),
 )
 _PROBE_BYTES = 128 << 20
 _PAUSE_TOKENS = 48
@@ -66,6 +69,7 @@ class Benchmark:
     device: str
     trace: str | None
     work: Work
+    kv_type: Literal["f16", "q8_0"]  # of keys and values
     prediction: Prediction | None = None
     starts: bool = False  # load to first token, memory beyond the file, pause between tokens
     llama_bench: LlamaBench | None = None
@@ -81,6 +85,8 @@ class Benchmark:
         with GGUFFile.open(args.model) as gguf:
             spec = load_spec(gguf)
             graph = build_graph(spec)
+            shape = ModelShape.from_gguf(gguf)
+        value_bytes = _value_bytes(shape, args.kv_type)
         threads = args.threads or default_threads()
         measures = [Measure("prefill", tokens) for tokens in args.prefill]
         measures += [Measure("decode", args.decode, depth) for depth in args.depth]
@@ -95,10 +101,11 @@ class Benchmark:
             tier=args.tier,
             device=args.device,
             trace=str(args.trace) if args.trace else None,
-            work=Work.of(graph),
-            prediction=_prediction(args),
+            work=Work.of(graph, value_bytes),
+            kv_type=args.kv_type,
+            prediction=_prediction(args, shape, value_bytes),
             starts=args.starts,
-            llama_bench=LlamaBench(args.llama_bench, threads, args.rounds) if args.llama_bench else None,
+            llama_bench=LlamaBench(args.llama_bench, threads, args.rounds, args.kv_type) if args.llama_bench else None,
             patience=args.patience or math.inf,
         )
 
@@ -128,6 +135,7 @@ class Benchmark:
             threads=self.threads,
             tier=self.tier or _cpu.best_tier(),
             device=self.device,
+            kv_type=self.kv_type,
             peer=self.peer,
             work=self.work,
             peak=peak,
@@ -154,12 +162,17 @@ class Benchmark:
             systems[0].append(Worker(OURS, self._setup(self.tier, device=self.device, trace=self.trace)))
             if self.peer:
                 systems.append([])
-                for variant, micro_batch in _PEER_VARIANTS:
+                for variant, micro_batch in self._peer_variants():
                     systems[1].append(Worker(self.peer, self._setup(variant, micro_batch=micro_batch)))
             yield systems
         finally:
             for worker in (worker for variants in systems for worker in variants):
                 worker.close()
+
+    def _peer_variants(self) -> list[tuple[str, int]]:
+        """llama.cpp keeps values in 8 bits with flash attention only."""
+        without = self.kv_type == "f16"
+        return [(variant, size) for variant, size in _PEER_VARIANTS if without or _NO_FLASH not in variant]
 
     def _starts(self, tell: Any) -> list[Start]:
         systems = [(OURS, self._setup(self.tier, device=self.device))]
@@ -169,7 +182,8 @@ class Benchmark:
 
     def _setup(self, variant: str, **more: Any) -> Setup:
         longest = max(measure.tokens + measure.depth for measure in self.measures)
-        return Setup(self.path, self.threads, -(-(longest + 32) // 256) * 256, variant, **more)
+        context = -(-(longest + 32) // 256) * 256
+        return Setup(self.path, self.threads, context, variant, kv_type=self.kv_type, **more)
 
     def _compare(self, workers: Sequence[Worker], measure: Measure, tell: Any) -> Comparison:
         def progress(turn: Turn) -> None:
@@ -202,8 +216,19 @@ def _peer_threads(asked: int | None) -> tuple[int, ...]:
     return tuple(sorted(counts))
 
 
-def _prediction(args: argparse.Namespace) -> Prediction | None:
+def _value_bytes(shape: ModelShape, kv_type: str) -> float:
+    """Of one cached value; EngineError where the model's cannot be kept so."""
+    if shape.value_bytes(kv_type) != VALUE_BYTES[kv_type]:
+        raise EngineError(
+            "This model's keys and values do not fit 8 bits: its heads are not whole blocks of 32 numbers.",
+            done="Nothing was measured.",
+            remedy="Leave --kv-type out.",
+        )
+    return VALUE_BYTES[kv_type]
+
+
+def _prediction(args: argparse.Namespace, shape: ModelShape, value_bytes: float) -> Prediction | None:
     """For the processor alone: an emulated device has no rates of its own to predict from."""
     if args.device != "cpu":
         return None
-    return Prediction.of(str(args.model), args.threads or default_threads(), args.tier)
+    return Prediction.of(shape, args.threads or default_threads(), args.tier, value_bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 PROMPT = b"Hello"  # one token in the vocabularies we measure with
 
@@ -20,6 +20,7 @@ class Setup:
     device: str = "cpu"  # what computes beside the processor, with its budget, as on the command line
     trace: str | None = None
     gpu_layers: int = 0  # that the peer puts on a GPU, where its build can
+    kv_type: Literal["f16", "q8_0"] = "f16"  # of keys and values
 
 
 class Contestant(Protocol):

@@ -27,6 +27,7 @@ class LlamaBench:
     binary: Path
     threads: int
     rounds: int
+    kv_type: str = "f16"  # of keys and values
 
     def __post_init__(self) -> None:
         """EngineError where there is no such program, so that it is said before anything is measured."""
@@ -40,6 +41,8 @@ class LlamaBench:
             prefill, decode = (measure.tokens, 0) if measure.kind == "prefill" else (0, measure.tokens)
             options = {"-m": model, "-t": self.threads, "-r": self.rounds, "-o": "json"}
             options |= {"-p": prefill, "-n": decode, "-d": measure.depth}
+            if self.kv_type != "f16":  # which it does with flash attention only
+                options |= {"-ctk": self.kv_type, "-ctv": self.kv_type, "-fa": 1}
             for row in self._run([str(part) for pair in options.items() for part in pair]):
                 if (row["n_prompt"], row["n_gen"], row["n_depth"]) == (prefill, decode, measure.depth):
                     found.append((f"llama-bench {row['build_commit']}", measure, statistics.median(row["samples_ts"])))

@@ -10,6 +10,7 @@ import llama_cpp.llama_cpp as llama
 
 from engine.benchmark.contestant import Setup, benchmark_tokens
 from engine.errors import EngineError
+from engine.gguf import QuantType
 from kernels import _cpu
 
 
@@ -37,6 +38,7 @@ def load(setup: Setup) -> tuple[Any, Any]:
     params.n_ctx = setup.context_length
     params.n_batch = setup.context_length
     params.n_ubatch = setup.micro_batch
+    params.type_k = params.type_v = QuantType[setup.kv_type.upper()]
     if "no flash attention" in setup.variant:  # on a CPU without it, llama.cpp decodes faster at depth
         params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.n_threads = params.n_threads_batch = setup.threads

@@ -28,7 +28,7 @@ class NativeAnswerer:
 
     def first_token(self) -> float:
         setup = self._setup
-        options = LoadOptions(setup.context_length, setup.threads, device=setup.device)
+        options = LoadOptions(setup.context_length, setup.threads, device=setup.device, kv_type=setup.kv_type)
         begin = time.perf_counter()
         backend = load_backend(setup.path, options, self._events.put, lambda fraction, stage: None)
         if not isinstance(backend, NativeBackend):

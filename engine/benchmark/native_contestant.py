@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.benchmark.contestant import Setup, benchmark_tokens
 from engine.budget_control import BudgetControl
-from engine.gguf import GGUFFile
+from engine.gguf import GGUFFile, QuantType
 from engine.memory.heap import release_freed_memory
 from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
@@ -35,6 +35,7 @@ class NativeContestant:
             context_length=setup.context_length,
             threads=setup.threads,
             tier=setup.variant or "auto",
+            kv_type=QuantType[setup.kv_type.upper()],
             device=device,
         )
         shape = ModelShape.from_gguf(gguf)

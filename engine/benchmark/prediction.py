@@ -6,7 +6,6 @@ import statistics
 from dataclasses import dataclass
 
 from engine.benchmark.rounds import Comparison, Turn
-from engine.gguf import GGUFFile
 from engine.hub.folders import data_folder
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.hardware.store import hardware_folder, this_machine
@@ -20,15 +19,14 @@ class Prediction:
 
     shape: ModelShape
     machine: HardwareProfile
+    value_bytes: float  # of one cached value
 
     @classmethod
-    def of(cls, path: str, threads: int, tier: str) -> Prediction:
+    def of(cls, shape: ModelShape, threads: int, tier: str, value_bytes: float) -> Prediction:
         """Measures this machine, or what of the model's types its profile does not know."""
         folder = hardware_folder(data_folder())
         folder.mkdir(parents=True, exist_ok=True)
-        with GGUFFile.open(path) as gguf:
-            shape = ModelShape.from_gguf(gguf)
-        return cls(shape, this_machine(folder, threads, tier or "auto", types=shape.type_names))
+        return cls(shape, this_machine(folder, threads, tier or "auto", types=shape.type_names), value_bytes)
 
     def speeds(self, comparison: Comparison, label: str) -> dict[str, float]:
         """Median over the system's turns, each with its own bandwidth: prefill and decode, tokens per second."""
@@ -42,5 +40,12 @@ class Prediction:
         measure, machine = turn.measure, self.machine.with_pace(turn.pace)
         prompt = measure.tokens if measure.kind == "prefill" else max(1, measure.depth)
         depth = measure.depth + (measure.tokens // 2 if measure.kind == "decode" else measure.tokens)
-        guess = predict(self.shape, machine, prompt=prompt, depth=depth, bandwidth=turn.bandwidth)
+        guess = predict(
+            self.shape,
+            machine,
+            prompt=prompt,
+            depth=depth,
+            bandwidth=turn.bandwidth,
+            value_bytes=self.value_bytes,
+        )
         return guess.prefill, guess.decode

@@ -26,6 +26,7 @@ class Results:
     threads: int
     tier: str
     device: str
+    kv_type: str
     peer: str | None
     work: Work
     peak: float  # int8 multiply-adds per second
@@ -44,6 +45,7 @@ class Results:
                 "threads": self.threads,
                 "tier": self.tier,
                 "device": self.device,
+                "kv_type": self.kv_type,
                 "int8_peak": self.peak,
             },
             "rows": [row for comparison in self.comparisons for row in self._rows(comparison)],
@@ -163,6 +165,7 @@ def render(report: dict[str, Any]) -> str:
     lines = [
         f"{report['model']} on {machine['processor']}, {machine['threads']} threads, tier {machine['tier']}"
         + _beside(machine["device"])
+        + (", keys and values in 8 bits" if machine.get("kv_type") == "q8_0" else "")
         + f", int8 peak {machine['int8_peak'] / 1e9:.0f} GMAC/s",
         f"{'measure':<24}{'system':<36}{'result':>14}{'predicted':>11}  {'of what is possible':<30}{'read GB/s':>10}",
     ]

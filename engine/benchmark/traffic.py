@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from engine.models.graph import Embed, Experts, Graph, HeadLinear, KVLayer, Linear, Router, SelectRows, StateLayer
 
-_KV_VALUE_BYTES = 2.0  # F16
-
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -21,11 +19,12 @@ class Work:
     products: float
 
     @classmethod
-    def of(cls, graph: Graph) -> Work:
+    def of(cls, graph: Graph, kv_value_bytes: float) -> Work:
+        """`kv_value_bytes`: of one cached value."""
         used = next((op.top_k for op in graph.ops if isinstance(op, Router)), 0)
         assert used or not any(isinstance(op, Experts) for op in graph.ops)
-        step = decode_bytes(graph, used, 0, _KV_VALUE_BYTES)
-        return cls(step, decode_bytes(graph, used, 1, _KV_VALUE_BYTES) - step, prefill_products(graph, used))
+        step = decode_bytes(graph, used, 0, kv_value_bytes)
+        return cls(step, decode_bytes(graph, used, 1, kv_value_bytes) - step, prefill_products(graph, used))
 
 
 def decode_bytes(graph: Graph, experts_used: int, depth: int, kv_value_bytes: float) -> float:

@@ -12,23 +12,22 @@ from engine.errors import EngineError
 from engine.gguf import Metadata, TensorInfo
 from engine.models.registry import native_architectures
 from engine.placement.header_keys import HeaderKeys
-from engine.placement.state import StateKind
+from engine.placement.state import StateKind, StateShape, cached_value_bytes
 from engine.placement.state_of_header import layer_states
 
 Kind = Literal["model", "projector", "adapter", "calibration", "part"]
 _EXPERT = re.compile(r"ffn_(?:gate|up|down|gate_up)_exps")
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _GROWING = (StateKind.FULL, StateKind.LATENT)
-_LONG = 1 << 20  # tokens of context: longer than windows are
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """Counts and sizes from one header (of a split model: of the parts that were read).
 
-    `kv_bytes_per_token` covers all layers whose cache grows with the context, in 16 bits. `unsupported`
-    says why nothing here can run it, empty if something can. `native` is True when our own engine builds the
-    architecture. `quirks` are sentences.
+    `states`: what each layer remembers, none where the header does not tell. `unsupported` says why nothing here can
+    run it, empty if something can. `native` is True when our own engine builds the architecture. `quirks` are
+    sentences.
     """
 
     kind: Kind
@@ -39,12 +38,23 @@ class ModelFacts:
     parameters: int
     tensor_bytes: int
     expert_bytes: int
-    kv_bytes_per_token: int
+    states: tuple[StateShape, ...]
     native: bool
     unsupported: str
     quirks: tuple[str, ...]
     parts: int  # files of the whole model
-    state_bytes: int = 0  # of recurrent layers and of windows, whatever the context
+
+    def value_bytes(self, kv_type: str) -> float:
+        """Of one cached value where `kv_type`, LoadOptions', is asked for."""
+        return cached_value_bytes(self.states, kv_type)
+
+    def cache_bytes(self, context: int, kv_type: str) -> int:
+        """Of everything that is remembered of a context of this many tokens."""
+        return sum(state.bytes(context, self.value_bytes(kv_type)) for state in self.states)
+
+    def bytes_per_token(self, kv_type: str) -> float:
+        """By which the cache grows with the context: of layers that see all of it."""
+        return self.value_bytes(kv_type) * sum(s.values_per_position for s in self.states if s.kind in _GROWING)
 
 
 def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelFacts:
@@ -52,7 +62,6 @@ def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelF
     architecture = text(metadata, "general.architecture")
     layers = number(metadata, f"{architecture}.block_count")
     infos = tensors.values()
-    per_token, fixed = _cache_bytes(metadata, tensors)
     return ModelFacts(
         kind=_kind(metadata, architecture),
         architecture=architecture,
@@ -62,12 +71,11 @@ def model_facts(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> ModelF
         parameters=sum(info.elements for info in infos),
         tensor_bytes=sum(info.n_bytes for info in infos),
         expert_bytes=sum(info.n_bytes for info in infos if _EXPERT.search(info.name)),
-        kv_bytes_per_token=per_token,
+        states=_states(metadata, tensors),
         native=architecture in native_architectures(),
         unsupported=unsupported_type(infos),
         quirks=tuple(_quirks(metadata, architecture, layers, tensors)),
         parts=max(1, number(metadata, "split.count", 1)),
-        state_bytes=fixed,
     )
 
 
@@ -110,8 +118,7 @@ def _kind(metadata: Metadata, architecture: str) -> Kind:
     return "part" if number(metadata, "split.no") > 0 else "model"
 
 
-def _cache_bytes(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> tuple[int, int]:
-    """Bytes that each token of context adds to a 16-bit cache, and those that windows and recurrent states take."""
+def _states(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> tuple[StateShape, ...]:
     by_layer: defaultdict[int, list[TensorInfo]] = defaultdict(list)
     for name, info in tensors.items():
         if match := _LAYER.match(name):
@@ -119,11 +126,9 @@ def _cache_bytes(metadata: Metadata, tensors: Mapping[str, TensorInfo]) -> tuple
     try:
         keys = HeaderKeys(metadata, "")
         layers = keys.integer("block_count", low=1, high=4096)
-        states = layer_states(keys, by_layer, layers - keys.integer("nextn_predict_layers", 0, high=layers - 1))
+        return layer_states(keys, by_layer, layers - keys.integer("nextn_predict_layers", 0, high=layers - 1))
     except EngineError:
-        return 0, 0
-    growing = sum(state.bytes(1) for state in states if state.kind in _GROWING)
-    return growing, sum(state.bytes(_LONG) for state in states if state.kind not in _GROWING)
+        return ()
 
 
 def _quirks(metadata: Metadata, architecture: str, layers: int, tensors: Mapping[str, TensorInfo]) -> Iterable[str]:

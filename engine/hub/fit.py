@@ -13,6 +13,7 @@ import psutil
 
 from engine.hub.errors import size_text
 from engine.hub.facts import ModelFacts
+from engine.placement.state import F16_BYTES
 from engine.telemetry.gpus import read_gpus
 
 CONTEXT = 8192  # tokens that the estimate makes room for, or the model's own length if that is less
@@ -66,8 +67,15 @@ def this_machine() -> Machine:
     return Machine(psutil.virtual_memory().total, max((gpu.memory_total or 0 for gpu in gpus), default=0))
 
 
-def estimate_fit(file_bytes: int, facts: ModelFacts | None, machine: Machine, predict: Predictor | None = None) -> Fit:
-    """Fit of a model whose files have `file_bytes` in all.
+def estimate_fit(
+    file_bytes: int,
+    facts: ModelFacts | None,
+    machine: Machine,
+    predict: Predictor | None = None,
+    *,
+    kv_type: str = "f16",
+) -> Fit:
+    """Fit of a model whose files have `file_bytes` in all, its keys and values kept as `kv_type` (LoadOptions').
 
     Before the header was read (`facts` None) the cache's size is not known, and the reason says so.
     """
@@ -76,14 +84,13 @@ def estimate_fit(file_bytes: int, facts: ModelFacts | None, machine: Machine, pr
     if facts is not None and facts.kind not in ("model", "part"):
         return Fit(FitKind.UNSUPPORTED, "Not a model", f"This file is a {facts.kind}, no model.", file_bytes)
     context = min(CONTEXT, facts.context_length or CONTEXT) if facts else 0
-    cache = facts.kv_bytes_per_token * context + facts.state_bytes if facts else 0
+    cache = facts.cache_bytes(context, kv_type) if facts else 0
     needed = file_bytes + cache + SCRATCH
     ram, vram = max(0, machine.ram - SYSTEM_BYTES), max(0, machine.vram - GPU_HEADROOM)
     kind, label, where = _place(needed, ram, vram)
-    weights, has = size_text(file_bytes), f"{size_text(machine.ram)} of RAM"
-    parts = f"{weights} of weights; the cache comes on top."
+    parts, has = f"{size_text(file_bytes)} of weights; the cache comes on top.", f"{size_text(machine.ram)} of RAM"
     if facts:
-        parts = f"{weights} of weights and {size_text(cache)} of cache for {context} tokens."
+        parts = contents_words(file_bytes, cache, context, in_8_bits=facts.value_bytes(kv_type) < F16_BYTES)
     if vram:
         has = f"{size_text(machine.ram)} of RAM and {size_text(machine.vram)} on the GPU"
     speed = predict(facts, file_bytes, context) if predict and facts and kind is not FitKind.SHORT else None
@@ -91,6 +98,13 @@ def estimate_fit(file_bytes: int, facts: ModelFacts | None, machine: Machine, pr
         label = f"{label}: ~{speed:.0f} tok/s predicted"
     reason = " ".join([parts, where, f"This machine has {has}."])
     return Fit(kind, label, reason, needed, speed, facts is not None)
+
+
+def contents_words(weights: int, cache: int, tokens: int, *, in_8_bits: bool) -> str:
+    """What there must be room for, sizes in bytes."""
+    if in_8_bits:
+        return f"{size_text(weights)} of weights and {size_text(cache)} of cache in 8 bits for {tokens} tokens."
+    return f"{size_text(weights)} of weights and {size_text(cache)} of cache for {tokens} tokens."
 
 
 def _place(needed: int, ram: int, vram: int) -> tuple[FitKind, str, str]:

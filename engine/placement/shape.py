@@ -18,7 +18,7 @@ from engine.errors import FormatError, UnsupportedError
 from engine.gguf import GGUFFile, QuantType
 from engine.models.registry import native_architectures
 from engine.placement.header_keys import HeaderKeys
-from engine.placement.state import StateShape
+from engine.placement.state import F16_BYTES, StateShape, cached_value_bytes
 from engine.placement.state_of_header import layer_states
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
@@ -97,8 +97,12 @@ class ModelShape:
         described = "\n".join(f"{t.name} {t.type_name} {t.shape}" for t in (*self.outer, *tensors))
         return hashlib.sha256(f"{self.name}\n{self.architecture}\n{described}".encode()).hexdigest()[:20]
 
-    def state_bytes(self, context: int, value_bytes: float = 2.0) -> int:
+    def state_bytes(self, context: int, value_bytes: float = F16_BYTES) -> int:
         return sum(layer.state.bytes(context, value_bytes) for layer in self.layers)
+
+    def value_bytes(self, kv_type: str) -> float:
+        """Of one cached value where `kv_type` is asked for."""
+        return cached_value_bytes((layer.state for layer in self.layers), kv_type)
 
     # --- sources ----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.models.graph import STATE_SLOTS, positions_kept
@@ -10,6 +11,7 @@ from engine.models.graph import STATE_SLOTS, positions_kept
 F16_BYTES = 2.0
 Q8_0_BYTES = 34 / 32
 VALUE_BYTES = {"f16": F16_BYTES, "q8_0": Q8_0_BYTES}  # by LoadOptions.kv_type
+_Q8_0_BLOCK = 32
 
 
 class StateKind(enum.Enum):
@@ -68,6 +70,13 @@ class StateShape:
         return int(self.positions_seen(depth) * self.values_per_position * value_bytes) + 2 * self.recurrent_bytes
 
     @property
+    def rows(self) -> tuple[int, ...]:
+        """Values per position and head of each array that is kept."""
+        if self.kind is StateKind.LATENT:
+            return (self.key_dim,)
+        return (self.key_dim, self.value_dim) if self.kv_heads else ()
+
+    @property
     def rows_per_key(self) -> float:
         """Query heads that read the same key."""
         return self.heads / self.kv_heads if self.kv_heads else 1.0
@@ -82,3 +91,10 @@ class StateShape:
             return 2 * self.recurrent_bytes // 4  # the float32 state is read out and updated once
         value_dim = self.key_dim if self.kind is StateKind.LATENT else self.value_dim
         return self.positions_seen(depth) * self.heads * (self.key_dim + value_dim)
+
+
+def cached_value_bytes(states: Iterable[StateShape], kv_type: str) -> float:
+    """Of one cached value, as the engines keep it: in 16 bits, whatever is asked for, where a head's values do not make
+    whole blocks of Q8_0. `kv_type` is LoadOptions'."""
+    odd = any(row % _Q8_0_BLOCK for state in states for row in state.rows)
+    return F16_BYTES if odd else VALUE_BYTES[kv_type]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.client import EngineClient
+from engine.gguf import GGUFFile
 from engine.messages import (
     AskResidency,
     Event,
@@ -21,6 +22,7 @@ from engine.messages import (
     SetBudget,
     TokenEvent,
 )
+from engine.placement.shape import ModelShape
 from engine.placement.state import VALUE_BYTES
 from engine.telemetry.residency import RamUse
 from tests.support.tiny_models import TinyModel
@@ -73,6 +75,8 @@ def test_they_take_17_of_32_parts(client: EngineClient, tiny_models: Write) -> N
 def test_heads_that_do_not_fit_8_bits_are_kept_in_16(client: EngineClient, tiny_models: Write) -> None:
     info = client.load(str(tiny_models(ODD)), LoadOptions(context_length=256, threads=1, kv_type="q8_0"))
     assert info.kv_type == "f16"
+    with GGUFFile.open(tiny_models(ODD)) as gguf:
+        assert ModelShape.from_gguf(gguf).value_bytes("q8_0") == VALUE_BYTES["f16"]  # as plans count them
     assert any("heads of 48 numbers do not fit 8 bits" in warning for warning in info.warnings)
     assert text_of(list(client.stream(request("odd"))))
 

@@ -164,11 +164,17 @@ def test_speed_is_predicted_only_after_this_machine_was_measured(library, qtbot,
     measured = catalogue.machine("Ryzen 7 5800X", None, 32)
     services = library.controller.services
     monkeypatch.setattr(services, "measure", lambda: setattr(services, "profile", measured))
-    shown = []
-    monkeypatch.setattr("app.library.hub_services.planned_fit", lambda shape, profile: shown.append(shape) or PLANNED)
+    monkeypatch.setattr(services, "read_profile", lambda: None)  # nothing was kept in the folder
+    kinds = []
+    monkeypatch.setattr(
+        "app.library.hub_services.planned_fit", lambda shape, profile, kv_type: kinds.append(kv_type) or PLANNED
+    )
     qtbot.mouseClick(page.view.measure, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: "~21 tok/s predicted" in row(page, "Q4_K_M").pill.text())
     assert not page.view.measure.isVisibleTo(page.view)
+    assert set(kinds) == {"f16"}
+    library.app.context.settings.set("kv_type", "q8_0")
+    assert kinds[-1] == "q8_0", "caches take less, so pills are looked at again"
 
 
 def test_description_is_safe_and_only_on_demand(library, qtbot):

@@ -252,5 +252,5 @@ def test_a_model_outside_the_models_folder_says_where_it_lies(library, qtbot, tm
     assert cells["Alpha-Q8_0"].data() == "Alpha-Q8_0"
     assert cells["Beta-Q8_0"].data() == "Beta-Q8_0  ·  outside the models folder"
     assert str(outside) in cells["Beta-Q8_0"].data(Qt.ItemDataRole.ToolTipRole)
-    folders = [dict(fact_rows(index.data(EntryRole))).get("Folder") for index in cells.values()]
+    folders = [dict(fact_rows(index.data(EntryRole), "f16")).get("Folder") for index in cells.values()]
     assert folders == [None, str(outside.parent)]

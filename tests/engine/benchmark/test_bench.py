@@ -25,6 +25,7 @@ from engine.errors import BackendCrashedError, EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.placement.hardware.catalogue import machine
+from tests.support.tiny_models import TinyModel
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +63,7 @@ def test_ratios_of_rounds_that_do_not_count_are_null() -> None:
         threads=1,
         tier="avx2",
         device="cpu",
+        kv_type="f16",
         peer="llama.cpp",
         work=Work(1.0, 1.0, 1.0),
         peak=1.0,
@@ -116,6 +118,7 @@ if "{broken}":
     sys.exit(print("{broken}") or int("{status}"))
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 assert options["-o"] == "json" and options["-t"] == "1" and options["-m"].endswith(".gguf"), options
+assert (options.get("-ctk"), options.get("-ctv"), options.get("-fa")) in ((None,) * 3, ("q8_0", "q8_0", "1")), options
 print(json.dumps([{{
     "build_commit": "8cf427ff", "build_number": 5163, "cpu_info": "a CPU", "gpu_info": "", "backends": "CPU",
     "model_filename": options["-m"], "model_type": "llama ?B Q4_1", "model_size": 4677120000, "n_batch": 2048,
@@ -139,16 +142,28 @@ def llama_bench(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def test_rows_of_a_llama_bench_binary(
+def test_rows_of_a_llama_bench_binary_and_all_in_8_bits(
     starter_model: Path, llama_bench: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     short = ["--rounds", "1", "--threads", "1", "--prefill", "8", "--decode", "2", "--depth", "16"]
-    assert main(["bench", str(starter_model), "--llama-bench", str(llama_bench()), "--json", *short]) == 0
+    systems = ["--against", "llama.cpp", "--llama-bench", str(llama_bench()), "--kv-type", "q8_0"]
+    assert main(["bench", str(starter_model), *systems, "--json", *short]) == 0
     report = json.loads(capsys.readouterr().out)
+    assert "keys and values in 8 bits" in render(report)
+    peer = {row["system"] for row in report["rows"] if row["system"].startswith("llama.cpp")}
+    assert peer == {"llama.cpp, repacked"}  # without flash attention it keeps none so
     rows = [row for row in report["rows"] if row["system"] == "llama-bench 8cf427ff"]
     assert [(row["prefill"], row["decode"], row["depth"]) for row in rows] == [(20.0, None, 0), (None, 20.0, 16)]
     ours = report["rows"][0]["prefill"]
-    assert report["ratios"]["prefill"] == pytest.approx(ours / 20.0)
+    assert report["ratios"]["prefill 8 : llama-bench 8cf427ff"] == pytest.approx(ours / 20.0)
+
+
+def test_heads_that_do_not_fit_8_bits_are_a_message(
+    tiny_models: Callable[[TinyModel], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = str(tiny_models(TinyModel("llama", head_dim=48)))
+    assert main(["bench", odd, "--prefill", "8", "--decode", "2", "--kv-type", "q8_0"]) == 1
+    assert "do not fit 8 bits" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

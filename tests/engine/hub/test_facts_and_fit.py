@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.gguf import GGUFFile
+from engine.gguf import GGUFFile, QuantType
 from engine.hub.facts import ModelFacts, model_facts
 from engine.hub.fit import FitKind, Machine, estimate_fit
 from engine.memory import KVPool
@@ -31,7 +31,9 @@ def test_facts_of_a_model(tmp_path: Path) -> None:
     assert facts.native
     assert facts.context_length == 4096
     assert facts.parameters == 2 * 64 * 64
-    assert facts.kv_bytes_per_token == 2 * 2 * (16 + 16) * 2  # layers x kv heads x (key + value) x 2 bytes
+    per_token = 2 * 2 * (16 + 16) * 2  # layers x kv heads x (key + value) x 2 bytes
+    assert facts.bytes_per_token("f16") == facts.bytes_per_token("q8_0") == per_token  # 16 values make no block
+    assert facts.cache_bytes(100, "f16") == 100 * per_token
     assert facts.quirks == ()
     assert facts.unsupported == ""
 
@@ -72,15 +74,20 @@ def test_kinds(tmp_path: Path, key: str, value: object, kind: str) -> None:
 
 def test_latent_attention_has_a_small_cache(tmp_path: Path) -> None:
     changes = {"llama__attention__kv_lora_rank": 512, "llama__rope__dimension_count": 64}
-    assert facts_of(small_gguf(**changes), tmp_path).kv_bytes_per_token == 2 * (512 + 64) * 2
+    assert facts_of(small_gguf(**changes), tmp_path).bytes_per_token("f16") == 2 * (512 + 64) * 2
 
 
-def test_recurrent_layers_have_states_in_place_of_a_cache(tiny_models: Callable[[TinyModel], Path]) -> None:
-    with GGUFFile.open(tiny_models(TinyQwen3Next(layers=4))) as gguf:
+@pytest.mark.parametrize("kv_type", [QuantType.F16, QuantType.Q8_0])
+@pytest.mark.parametrize("model", [TinyQwen3Next(layers=4), TinyModel("gemma3", layers=6, head_dim=32)])
+def test_a_cache_is_as_large_as_the_engine_makes_it(
+    tiny_models: Callable[[TinyModel], Path], model: TinyModel, kv_type: QuantType
+) -> None:
+    with GGUFFile.open(tiny_models(model)) as gguf:
         facts = model_facts(gguf.metadata, gguf.tensors)
         layers = build_graph(load_spec(gguf)).kv_layers
-    assert facts.kv_bytes_per_token == KVPool.bytes_per_token(layers)
-    assert facts.state_bytes == KVPool.fixed_bytes(layers, 1 << 20)
+    name, per_token = kv_type.name.lower(), KVPool.bytes_per_token(layers, kv_type)
+    assert facts.bytes_per_token(name) == per_token
+    assert facts.cache_bytes(4000, name) == 4000 * per_token + KVPool.fixed_bytes(layers, 4000, kv_type)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +106,16 @@ def test_fit(tmp_path: Path, size: int, ram: int, vram: int, kind: FitKind, labe
     assert (fit.kind, fit.label) == (kind, label)
     assert fit.speed is None
     assert "GiB" in fit.reason
+
+
+def test_keys_and_values_in_8_bits_need_less(tmp_path: Path) -> None:
+    changes = {"llama__attention__key_length": 64 << 8, "llama__attention__value_length": 64 << 8}
+    facts = facts_of(small_gguf(**changes), tmp_path)
+    needed = 2 * 2 * 2 * (64 << 8) * 4096  # values: layers x kv heads x (key + value) x tokens
+    in_16, in_8 = (estimate_fit(GIB, facts, Machine(4 * GIB), kv_type=kv_type) for kv_type in ("f16", "q8_0"))
+    assert in_16.needed - in_8.needed == needed * 30 // 32
+    assert (in_16.kind, in_8.kind) == (FitKind.SHORT, FitKind.RAM)
+    assert "544 MiB of cache in 8 bits for 4096 tokens" in in_8.reason and "8 bits" not in in_16.reason
 
 
 def test_speed_only_from_a_planner(tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def test_a_longer_context_changes_the_verdict() -> None:
     assert not fit(shape, tight, context=40960).runs
 
 
+def test_keys_and_values_in_8_bits_change_the_verdict() -> None:
+    shape = published_shape("qwen3-14b-q4_k_m")
+    tight = NO_GPU.with_ram(14 * GiB)
+    found = fit(shape, tight, context=24576, kv_type="q8_0")
+    assert found.runs and "GiB of cache in 8 bits for 24576 tokens" in found.reason
+    assert not fit(shape, tight, context=24576).runs
+
+
 def test_what_unloading_the_model_that_runs_would_give_is_offered() -> None:
     shape = published_shape("qwen3-30b-a3b-q4_k_m")
     left = recommended_budget(DESKTOP, taken_by_others=18 * GiB)
