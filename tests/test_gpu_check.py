@@ -21,6 +21,7 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.runtime.devices.cuda.find import FoundCard, find_card
 from kernels.cuda.host import library_path
 from tests import gpu_check
+from tests.support.logit_bounds import Bounds
 from tests.support.stand_in_card import charged, no_compiler, set_card
 from tests.support.tiny_models import TinyModel
 
@@ -180,7 +181,7 @@ def test_kernel_tests_that_take_too_long_are_ended(monkeypatch: pytest.MonkeyPat
 
 def test_wrong_numbers_are_named(card: FoundCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_check.NativeModel, "logits", lambda self, tokens: 0.0)
-    monkeypatch.setattr(gpu_check, "bounds", lambda *_: argparse.Namespace(rms=1e-9, largest=1e-9))
+    monkeypatch.setattr(gpu_check, "bounds", lambda *_: Bounds(1e-9, 1e-9, 0.0, 0.0))
     (problem,) = gpu_check.check_numbers(tmp_path)
     assert problem.startswith("qwen3moe: rms ")
 

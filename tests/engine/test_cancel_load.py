@@ -14,7 +14,6 @@ from engine.client import EngineClient
 from engine.messages import (
     CancelLoad,
     EngineStopped,
-    Event,
     LoadModel,
     LoadOptions,
     ModelLoadCancelled,
@@ -25,16 +24,11 @@ from engine.messages import (
 )
 from engine.native_loading import load_native
 from engine.text.llama_library import llama
+from tests.support.engine_events import until
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
 ONE_THREAD = LoadOptions(threads=1)
-
-
-@pytest.fixture
-def client() -> Iterator[EngineClient]:
-    with EngineClient() as client:
-        yield client
 
 
 @pytest.fixture
@@ -56,13 +50,6 @@ def slow_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event
     monkeypatch.setattr(engine.native_loading, "vocabulary_loader", slow_loader)
     yield may_go_on
     may_go_on.set()
-
-
-def until(client: EngineClient, kind: type[Event]) -> list[Event]:
-    events = [client.next_event(timeout=60)]
-    while not isinstance(events[-1], kind):
-        events.append(client.next_event(timeout=60))
-    return events
 
 
 def test_the_model_that_ran_before_runs_on(

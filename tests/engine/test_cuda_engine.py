@@ -21,7 +21,7 @@ from engine.messages import (
 )
 from engine.runtime.devices.cuda.find import find_card
 from kernels.cuda.host import library_path
-from tests.engine.test_budget import request, text_of, until
+from tests.support.engine_events import greedy, text_of, until
 from tests.support.stand_in_card import charged, no_compiler, set_card
 from tests.support.tiny_models import TinyModel
 
@@ -56,7 +56,7 @@ class LosableLibrary:
 
 def answer_of(client: EngineClient, name: str) -> tuple[str, ErrorInfo | None]:
     events: list[Event] = []
-    client.send(Generate(request(name, TOKENS)))
+    client.send(Generate(greedy(name, TOKENS)))
     events += until(client, GenerationFinished)
     return text_of(events), events[-1].error
 
@@ -92,10 +92,10 @@ def test_a_card_that_fails_ends_the_answer_and_nothing_else(
 def test_an_answer_while_the_budget_changes(client: EngineClient, tiny_models: Write, kind: str) -> None:
     path = str(tiny_models(MODEL))
     client.load(path, LoadOptions(context_length=64, threads=1))
-    expected = text_of(list(client.stream(request("cpu", TOKENS))))
+    expected = text_of(list(client.stream(greedy("cpu", TOKENS))))
     info = client.load(path, LoadOptions(context_length=64, threads=1, device=kind, gpu_budget=PLENTY))
     assert info.device == "Stand-in" and charged() > 0
-    client.send(Generate(request("moving", TOKENS)))
+    client.send(Generate(greedy("moving", TOKENS)))
     events = []
     for budget in (0, PLENTY):
         events += until(client, TokenEvent)

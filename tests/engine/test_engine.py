@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,7 @@ from engine.messages import (
 )
 from engine.runtime.executor import Executor
 from kernels import _cpu
+from tests.support.engine_events import until
 from tests.support.tiny_models import TinyModel
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -52,12 +53,6 @@ RENAMED = TinyModel(
 
 
 @pytest.fixture
-def client() -> Iterator[EngineClient]:
-    with EngineClient() as client:
-        yield client
-
-
-@pytest.fixture
 def tiny(client: EngineClient, tiny_models: Write) -> EngineClient:
     client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1))
     return client
@@ -66,13 +61,6 @@ def tiny(client: EngineClient, tiny_models: Write) -> EngineClient:
 def raw(request_id: str, prompt: str, **changes: object) -> GenerationRequest:
     request = GenerationRequest(request_id, (), GREEDY, max_tokens=8, raw_prompt=prompt)
     return replace(request, **changes)  # type: ignore[arg-type]
-
-
-def collect(client: EngineClient, until: type[Event], count: int = 1) -> list[Event]:
-    events: list[Event] = []
-    while sum(isinstance(event, until) for event in events) < count:
-        events.append(client.next_event(timeout=60))
-    return events
 
 
 def only(events: list[Event], kind: type) -> list:  # type: ignore[type-arg]
@@ -128,7 +116,7 @@ def test_an_answer_includes_the_mark_by_which_its_prompt_opened_it(
 def test_load_tells_progress_and_what_runs(client: EngineClient, tiny_models: Write) -> None:
     path = str(tiny_models(TinyModel("qwen3", "Q4_K_M")))
     client.send(LoadModel(path, LoadOptions(threads=1, isa_tier="scalar")))
-    events = collect(client, ModelLoaded)
+    events = until(client, ModelLoaded)
     fractions = [event.fraction for event in only(events, ModelLoading)]
     assert fractions == sorted(fractions) and len(fractions) >= 2
     info = events[-1].info
@@ -144,23 +132,23 @@ def test_failed_load_keeps_the_old_model(tiny: EngineClient, tmp_path: Path) -> 
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF but not for long")
     tiny.send(LoadModel(str(broken)))
-    failed = collect(tiny, ModelLoadFailed)[-1]
+    failed = until(tiny, ModelLoadFailed)[-1]
     assert failed.still_loaded is not None and "broken.gguf" in failed.error.cause
     assert finish_of(list(tiny.stream(raw("a", "Still there?")))).error is None
 
 
 def test_a_new_model_takes_the_old_ones_place(tiny: EngineClient, tiny_models: Write) -> None:
     tiny.send(LoadModel(str(tiny_models(TinyModel("qwen2"))), LoadOptions(threads=1)))
-    events = collect(tiny, ModelLoaded)
+    events = until(tiny, ModelLoaded)
     assert len(only(events, ModelUnloaded)) == 1
     assert events[-1].info.architecture == "qwen2"
 
 
 def test_a_new_model_ends_answers_of_the_old_one(tiny: EngineClient, tiny_models: Write) -> None:
     tiny.send(Generate(raw("a", "Count", max_tokens=None, sampling=ENDLESS)))
-    collect(tiny, TokenEvent)
+    until(tiny, TokenEvent)
     tiny.send(LoadModel(str(tiny_models(TinyModel("qwen2"))), LoadOptions(threads=1)))
-    events = collect(tiny, ModelLoaded)
+    events = until(tiny, ModelLoaded)
     kinds = [type(e) for e in events if isinstance(e, GenerationFinished | ModelUnloaded | ModelLoaded)]
     assert kinds == [GenerationFinished, ModelUnloaded, ModelLoaded]
     assert finish_of(events).reason is FinishReason.ABORTED
@@ -169,9 +157,9 @@ def test_a_new_model_ends_answers_of_the_old_one(tiny: EngineClient, tiny_models
 def test_a_load_that_fails_does_not_disturb_an_answer(tiny: EngineClient, tmp_path: Path) -> None:
     alone = text_of(list(tiny.stream(raw("a", "Count", max_tokens=40))))
     tiny.send(Generate(raw("b", "Count", max_tokens=40)))
-    events = collect(tiny, TokenEvent)
+    events = until(tiny, TokenEvent)
     tiny.send(LoadModel(str(tmp_path / "nothing.gguf")))
-    events += collect(tiny, GenerationFinished)
+    events += until(tiny, GenerationFinished)
     assert len(only(events, ModelLoadFailed)) == 1
     assert text_of(events) == alone and finish_of(events).error is None
 
@@ -180,18 +168,18 @@ def test_abort_of_an_answer_that_waits_for_memory(client: EngineClient, tiny_mod
     client.load(str(tiny_models(TinyModel())), LoadOptions(threads=1, context_length=256))
     for name in ("a", "b", "c"):
         client.send(Generate(raw(name, f"{name} " * 150, max_tokens=60)))
-    collect(client, TokenEvent)
+    until(client, TokenEvent)
     client.send(Abort("c"))
-    events = collect(client, GenerationFinished, 3)
+    events = until(client, GenerationFinished, 3)
     assert finish_of(events, "c").reason is FinishReason.ABORTED
     assert {finish_of(events, name).error for name in ("a", "b")} == {None}
 
 
 def test_abort_while_decoding_keeps_what_was_said(tiny: EngineClient) -> None:
     tiny.send(Generate(raw("a", "Count", max_tokens=None, sampling=ENDLESS)))
-    events = collect(tiny, TokenEvent, 3)
+    events = until(tiny, TokenEvent, 3)
     tiny.send(Abort("a"))
-    events += collect(tiny, GenerationFinished)
+    events += until(tiny, GenerationFinished)
     finish = finish_of(events)
     assert finish.reason is FinishReason.ABORTED
     assert finish.stats is not None and finish.stats.generated_tokens >= 3
@@ -200,10 +188,10 @@ def test_abort_while_decoding_keeps_what_was_said(tiny: EngineClient) -> None:
 def test_abort_in_prefill_is_prompt(client: EngineClient, starter_model: Path) -> None:
     client.load(str(starter_model), LoadOptions(context_length=4096, threads=1))
     client.send(Generate(raw("a", "word " * 3000)))
-    collect(client, GenerationStarted)
+    until(client, GenerationStarted)
     client.next_event(timeout=60)  # the first PrefillProgress: it computes for certain
     client.send(Abort("a"))
-    assert finish_of(collect(client, GenerationFinished)).reason is FinishReason.ABORTED
+    assert finish_of(until(client, GenerationFinished)).reason is FinishReason.ABORTED
     assert finish_of(list(client.stream(raw("b", "And now?")))).error is None
 
 
@@ -218,7 +206,7 @@ def test_two_answers_at_once_equal_each_alone(tiny: EngineClient) -> None:
     alone = {name: text_of(list(tiny.stream(raw(name, name * 5, max_tokens=24)))) for name in ("Apple", "Stone")}
     for name in alone:
         tiny.send(Generate(raw(name, name * 5, max_tokens=24)))
-    events = collect(tiny, GenerationFinished, 2)
+    events = until(tiny, GenerationFinished, 2)
     assert {name: text_of(events, name) for name in alone} == alone
     kinds = [event.request_id for event in only(events, TokenEvent)]
     assert kinds != sorted(kinds), "the answers did not take turns"
@@ -355,7 +343,7 @@ def test_more_answers_than_memory_all_end(client: EngineClient, tiny_models: Wri
     alone = [text_of(list(client.stream(request))) for request in requests]
     for request in requests:
         client.send(Generate(request))
-    events = collect(client, GenerationFinished, 3)
+    events = until(client, GenerationFinished, 3)
     assert [text_of(events, request.request_id) for request in requests] == alone
     assert all(e.error is None for e in only(events, GenerationFinished))
 
@@ -382,9 +370,9 @@ def test_empty_prompt_is_refused(tiny: EngineClient) -> None:
 
 def test_shutdown_ends_what_runs_and_says_so(tiny: EngineClient) -> None:
     tiny.send(Generate(raw("a", "Count", max_tokens=None, sampling=ENDLESS)))
-    collect(tiny, TokenEvent)
+    until(tiny, TokenEvent)
     tiny.send(Shutdown())
-    events = collect(tiny, EngineStopped)
+    events = until(tiny, EngineStopped)
     assert finish_of(events).reason is FinishReason.ABORTED
     assert isinstance(events[-1], EngineStopped) and events[-1].error is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,6 @@ from engine.messages import LoadOptions
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
-
-
-@pytest.fixture
-def client() -> Iterator[EngineClient]:
-    with EngineClient() as client:
-        yield client
 
 
 @pytest.fixture

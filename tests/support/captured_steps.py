@@ -32,8 +32,7 @@ def mixed(model: HybridModel) -> Placement:
 
 
 def near(rows: Logits, reference: Logits, shape: TinyModel) -> bool:
-    limit, wrong = bounds(reference, "Q8_0", shape.layers), rows - reference
-    return bool(np.sqrt(np.mean(wrong**2)) <= limit.rms and np.abs(wrong).max() <= limit.largest)
+    return bounds(reference, "Q8_0", shape.layers).allow(rows - reference)
 
 
 def decode(model: HybridModel, steps: int = len(TOKENS) - PROMPT) -> tuple[SequenceState, Logits]:

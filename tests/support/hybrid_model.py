@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -84,12 +84,20 @@ class HybridModel:
         self.executor.close()
 
 
+Open = Callable[[Path], HybridModel]
+
+
 def items_of(graph: Graph) -> list[str]:
     return list(dict.fromkeys(op.item for op in graph.ops if not isinstance(op, Experts)))
 
 
 def banks_of(graph: Graph) -> dict[str, int]:
     return {op.item: graph.weights[op.gate].count for op in graph.ops if isinstance(op, Experts)}
+
+
+def everything(graph: Graph) -> Placement:
+    """All items and all experts on the device."""
+    return Placement(frozenset(items_of(graph)), banks_of(graph))
 
 
 def random_placement(graph: Graph, random: Random) -> Placement:

@@ -44,6 +44,10 @@ class Bounds:
     mean_kl: float
     largest_kl: float
 
+    def allow(self, wrong: npt.NDArray[np.float32]) -> bool:
+        """Whether these differences are within those of logits."""
+        return bool(np.sqrt(np.mean(wrong**2)) <= self.rms and np.abs(wrong).max() <= self.largest)
+
 
 def rounding(mix: str) -> float:
     """ε: the relative error that rounding its input gives a product with weights quantised as `mix`."""

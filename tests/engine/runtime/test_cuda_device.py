@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,26 +15,15 @@ from engine.runtime.migration import MigrationFailedError, migrate
 from engine.runtime.placement import Placement
 from kernels.cuda.driver import Driver
 from kernels.cuda.kernel_set import LaunchError
-from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
+from tests.support.captured_steps import MODELS, Write
+from tests.support.hybrid_model import HybridModel, Open, banks_of, items_of, random_placement
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import Logits, NativeModel
-from tests.support.stand_in_card import CONTEXT_BYTES, calls, charged, fail_allocation, no_compiler, open_card, set_card
+from tests.support.stand_in_card import CONTEXT_BYTES, calls, charged, fail_allocation, open_card, set_card
 from tests.support.tiny_models import TinyModel
 
-Write = Callable[[TinyModel], Path]
-MODELS = {
-    "dense": TinyModel("llama", "Q8_0", layers=2, feed_forward=256, vocabulary=256),
-    "experts": TinyModel("qwen3moe", "Q8_0", layers=2, feed_forward=256, experts=4, vocabulary=256),
-}
 TOKENS = np.random.default_rng(2).integers(0, 256, 16).tolist()
 PROMPT = 10
-
-
-@pytest.fixture(autouse=True, scope="module")
-def card() -> Iterator[None]:
-    with no_compiler():
-        yield
-    set_card()
 
 
 @pytest.fixture(scope="module", params=list(MODELS))
@@ -54,12 +42,8 @@ def reference(path: Path) -> Logits:
 
 
 @pytest.fixture
-def model(path: Path, tmp_path: Path) -> Iterator[HybridModel]:
-    set_card()
-    model = HybridModel(path, context=64, device=open_card(tmp_path))
-    yield model
-    model.close()
-    assert charged() == 0, "everything went back to the driver"
+def model(path: Path, open_on_card: Open) -> HybridModel:
+    return open_on_card(path)
 
 
 class Conversation:
@@ -75,8 +59,7 @@ class Conversation:
             self.state.truncate(PROMPT - 1)
         begin = self.state.length
         rows = self.model.extend(self.state, TOKENS[begin : begin + count])
-        wrong = rows - self.reference[begin : begin + count]
-        assert np.sqrt(np.mean(wrong**2)) <= self.limit.rms and np.abs(wrong).max() <= self.limit.largest
+        assert self.limit.allow(rows - self.reference[begin : begin + count])
 
 
 def everything(model: HybridModel) -> Placement:

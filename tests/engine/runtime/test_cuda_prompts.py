@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -17,19 +16,11 @@ from engine.runtime.placement import Placement
 from engine.runtime.schedule import Schedule
 from engine.runtime.work import ACTIVATIONS, COMPUTE
 from tests.support.captured_steps import MODELS, TOKENS, Write, counted, mixed, near
-from tests.support.hybrid_model import HybridModel, banks_of, items_of
+from tests.support.hybrid_model import HybridModel, Open, banks_of, items_of
 from tests.support.native_model import Logits, NativeModel
-from tests.support.stand_in_card import charged, no_compiler, open_card, set_card
 from tests.support.tiny_models import TinyModel
 
 _LATE = 0.03  # seconds
-
-
-@pytest.fixture(autouse=True, scope="module")
-def card() -> Iterator[None]:
-    with no_compiler():
-        yield
-    set_card()
 
 
 @pytest.fixture(params=list(MODELS))
@@ -38,14 +29,11 @@ def shape(request: pytest.FixtureRequest) -> TinyModel:
 
 
 @pytest.fixture
-def model(shape: TinyModel, tiny_models: Write, tmp_path: Path) -> Iterator[HybridModel]:
-    set_card()
-    model = HybridModel(tiny_models(shape), context=64, device=open_card(tmp_path))
+def model(shape: TinyModel, tiny_models: Write, open_on_card: Open) -> HybridModel:
+    model = open_on_card(tiny_models(shape))
     model.place(mixed(model))
     model.executor.promoter.is_enabled = False  # experts that move are copied, and waited for, beside the prompt
-    yield model
-    model.close()
-    assert charged() == 0
+    return model
 
 
 def read(model: HybridModel, tokens: list[int]) -> Logits:

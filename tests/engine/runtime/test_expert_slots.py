@@ -12,10 +12,9 @@ import pytest
 from engine.placement.locality import PROMOTED_SHARE, RoutingGenerator, recent_hits
 from engine.runtime.expert_slots import ADVANTAGE, HALF_LIFE_TOKENS, MARGIN, PINNED, ExpertHeat, SlotTable, Uses
 from engine.runtime.placement import Placement
-from tests.support.hybrid_model import HybridModel, banks_of
+from tests.support.hybrid_model import HybridModel, Open, banks_of
 from tests.support.logit_bounds import bounds
 from tests.support.native_model import NativeModel
-from tests.support.stand_in_card import charged, no_compiler, open_card, set_card
 from tests.support.tiny_models import TinyModel
 
 Write = Callable[[TinyModel], Path]
@@ -180,25 +179,22 @@ def test_experts_move_in_while_the_model_runs(tiny_models: Write) -> None:
 
 
 @pytest.mark.parametrize("on_card", [False, True], ids=["emulated", "stand-in card"])
-def test_a_bank_that_shrinks_keeps_its_hottest_experts(tiny_models: Write, tmp_path: Path, on_card: bool) -> None:
+def test_a_bank_that_shrinks_keeps_its_hottest_experts(tiny_models: Write, open_on_card: Open, on_card: bool) -> None:
     path = tiny_models(TinyModel("qwen3moe", "Q8_0", layers=1, feed_forward=256, experts=8))
     reference = NativeModel(path).logits(TOKENS)
-    set_card()
-    with no_compiler():
-        model = HybridModel(path, context=64, device=open_card(tmp_path) if on_card else None)
-        (bank,) = banks_of(model.graph)
-        model.place(Placement(frozenset(), {bank: 6}))
-        table = model.executor.residency.banks[bank].table
-        model.executor.promoter.is_enabled = False
-        heat = model.executor.heat.of(bank)
-        heat[:] = 0
-        heat[table.experts[[1, 4, 5]]] = 7, 9, 8
-        hottest = set(table.experts[[1, 4, 5]].tolist())
-        model.place(Placement(frozenset(), {bank: 3}))
-        assert set(model.executor.residency.banks[bank].table.residents) == hottest
-        state = model.new_state()
-        rows, limit = model.extend(state, TOKENS), bounds(reference, "Q8_0", 1)
-        assert np.sqrt(np.mean((rows - reference) ** 2)) <= limit.rms, "what moved is what its table says"
-        state.release()
-        model.close()
-    assert charged() == 0
+    model = open_on_card(path) if on_card else HybridModel(path, context=64)
+    (bank,) = banks_of(model.graph)
+    model.place(Placement(frozenset(), {bank: 6}))
+    table = model.executor.residency.banks[bank].table
+    model.executor.promoter.is_enabled = False
+    heat = model.executor.heat.of(bank)
+    heat[:] = 0
+    heat[table.experts[[1, 4, 5]]] = 7, 9, 8
+    hottest = set(table.experts[[1, 4, 5]].tolist())
+    model.place(Placement(frozenset(), {bank: 3}))
+    assert set(model.executor.residency.banks[bank].table.residents) == hottest
+    state = model.new_state()
+    rows = model.extend(state, TOKENS)
+    assert bounds(reference, "Q8_0", 1).allow(rows - reference), "what moved is what its table says"
+    state.release()
+    model.close()

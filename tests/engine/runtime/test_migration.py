@@ -20,7 +20,7 @@ from engine.runtime.devices import DeviceMemory, DeviceMemoryError
 from engine.runtime.migration import MigrationFailedError, migrate
 from engine.runtime.placement import Placement
 from engine.runtime.residency import PART_BYTES
-from tests.support.hybrid_model import PLENTY, HybridModel, banks_of, items_of, random_placement
+from tests.support.hybrid_model import PLENTY, HybridModel, everything, items_of, random_placement
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_models import TinyModel
 
@@ -45,10 +45,6 @@ def model(path: Path) -> Iterator[HybridModel]:
     model = HybridModel(path)
     yield model
     model.close()
-
-
-def everything(model: HybridModel) -> Placement:
-    return Placement(frozenset(items_of(model.graph)), banks_of(model.graph))
 
 
 def _resident() -> int:
@@ -127,7 +123,7 @@ def test_caches_that_cannot_come_home_stay(
     model: HybridModel, reference: Logits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk = Conversation(model, reference)
-    model.place(everything(model))
+    model.place(everything(model.graph))
 
     def refuse(self: KVPool, index: int) -> None:
         raise OutOfMemoryError("no RAM")
@@ -136,7 +132,7 @@ def test_caches_that_cannot_come_home_stay(
         patch.setattr(KVPool, "move_layer_home", refuse)
         with pytest.raises(MigrationFailedError, match="no RAM") as failure:
             model.place(NOTHING)
-    assert failure.value.restored and model.executor.placement == everything(model)
+    assert failure.value.restored and model.executor.placement == everything(model.graph)
     talk.say()
     model.place(NOTHING)
     talk.say()
@@ -144,7 +140,7 @@ def test_caches_that_cannot_come_home_stay(
 
 def test_no_budget_gives_everything_back(model: HybridModel, reference: Logits) -> None:
     talk = Conversation(model, reference)
-    model.place(everything(model))
+    model.place(everything(model.graph))
     talk.say()
     assert model.device.memory.used > 0
     model.place(NOTHING, limit=0)
@@ -153,12 +149,12 @@ def test_no_budget_gives_everything_back(model: HybridModel, reference: Logits) 
 
 
 def test_memory_never_exceeds_the_larger_budget(model: HybridModel) -> None:
-    model.place(everything(model))
+    model.place(everything(model.graph))
     full = model.device.memory.used + STAGING
     half = Placement(frozenset(items_of(model.graph)[:4]), {})
     model.place(half)
     small = model.device.memory.used + STAGING
-    for old, new, limit in ((everything(model), half, small), (half, everything(model), full)):
+    for old, new, limit in ((everything(model.graph), half, small), (half, everything(model.graph), full)):
         model.place(old, limit=full)
         model.device.memory.peak = 0
         for _ in migrate(model.executor, new, limit):
@@ -169,7 +165,7 @@ def test_memory_never_exceeds_the_larger_budget(model: HybridModel) -> None:
 
 def test_loading_takes_no_more_than_what_stays(model: HybridModel) -> None:
     """Weights are written where they stay, so that nothing has to be there twice meanwhile."""
-    model.place(everything(model))
+    model.place(everything(model.graph))
     assert model.device.memory.peak == model.device.memory.used > 0
 
 
@@ -187,7 +183,7 @@ def test_loading_leaves_one_part_in_ram_at_most(
         release_pages(*args)
 
     monkeypatch.setattr(WeightStore, "release_pages", release)
-    model.place(everything(model))
+    model.place(everything(model.graph))
     whole = sum(model.executor.residency.item_bytes(item) for item in items_of(model.graph))
     assert max(beyond) <= PART_BYTES + (8 << 20) < whole // 2
     model.close()
@@ -210,7 +206,7 @@ def test_a_load_that_is_left_in_the_middle_of_an_item_gives_everything_back(
     monkeypatch.setattr("engine.runtime.residency.PART_BYTES", 64 << 10)
     monkeypatch.setattr("engine.runtime.migration.STEP_BYTES", 64 << 10)
     before = model.device.memory.used
-    migration = migrate(model.executor, everything(model), PLENTY)
+    migration = migrate(model.executor, everything(model.graph), PLENTY)
     next(migration)
     assert model.device.memory.used > before
     migration.close()
@@ -242,7 +238,7 @@ def test_a_budget_too_small_for_the_plan_is_rolled_back(model: HybridModel, refe
     model.place(some)
     before = model.device.memory.limit
     with pytest.raises(MigrationFailedError) as failure:
-        model.place(everything(model), limit=model.device.memory.used + 100_000)
+        model.place(everything(model.graph), limit=model.device.memory.used + 100_000)
     assert failure.value.restored and failure.value.remedy
     assert model.executor.placement == some and model.device.memory.limit == before
     talk.say()

@@ -9,8 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from engine.runtime.placement import Placement
-from tests.support.hybrid_model import HybridModel, banks_of, items_of, random_placement
+from tests.support.hybrid_model import HybridModel, everything, random_placement
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_families import TRAITS
@@ -52,13 +51,9 @@ def model(path: Path) -> Iterator[HybridModel]:
     model.close()
 
 
-def everything(model: HybridModel) -> Placement:
-    return Placement(frozenset(items_of(model.graph)), banks_of(model.graph))
-
-
 def test_cpu_alone_and_device_alone(model: HybridModel, reference: Logits) -> None:
     assert_same(model.teacher_forced(PROMPT, ANSWER), reference)
-    model.place(everything(model))
+    model.place(everything(model.graph))
     assert_same(model.teacher_forced(PROMPT, ANSWER), reference)
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.support.captured_steps import MODELS, TOKENS, Write, mixed
-from tests.support.hybrid_model import HybridModel
+from tests.support.hybrid_model import HybridModel, Open
 from tests.support.native_model import Logits, NativeModel
-from tests.support.stand_in_card import charged, no_compiler, open_card, set_card
 from tests.support.tiny_models import TinyModel
 
 
 @pytest.fixture(autouse=True, scope="module")
-def card() -> Iterator[None]:
-    with no_compiler():
-        yield
-    set_card()
+def uses_card(card: None) -> None:
+    """Of all tests here."""
 
 
 @pytest.fixture(scope="module", params=list(MODELS))
@@ -27,13 +21,10 @@ def shape(request: pytest.FixtureRequest) -> TinyModel:
 
 
 @pytest.fixture
-def model(shape: TinyModel, tiny_models: Write, tmp_path: Path) -> Iterator[HybridModel]:
-    set_card()
-    model = HybridModel(tiny_models(shape), context=64, device=open_card(tmp_path))
+def model(shape: TinyModel, tiny_models: Write, open_on_card: Open) -> HybridModel:
+    model = open_on_card(tiny_models(shape))
     model.place(mixed(model))
-    yield model
-    model.close()
-    assert charged() == 0
+    return model
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -13,26 +12,24 @@ from engine.runtime.executor import Chunk
 from kernels.cuda.driver import Driver
 from kernels.cuda.kernel_set import LaunchError
 from tests.support.captured_steps import MODELS, PROMPT, TOKENS, Write, counted, decode, mixed, near
-from tests.support.hybrid_model import HybridModel
+from tests.support.hybrid_model import HybridModel, Open
 from tests.support.native_model import Logits
 from tests.support.python_calls import python_calls
-from tests.support.stand_in_card import open_card
 from tests.support.tiny_models import TinyModel
 
 MOST_CALLS = 150
 
 
 @pytest.mark.parametrize("layers", [2, 6])
-def test_a_replayed_step_calls_little(tiny_models: Write, tmp_path: Path, layers: int) -> None:
+def test_a_replayed_step_calls_little(tiny_models: Write, open_on_card: Open, layers: int) -> None:
     """However many layers there are, Python does the same few things between two tokens."""
     shape = replace(MODELS["experts"], layers=layers)
-    model = HybridModel(tiny_models(shape), context=64, device=open_card(tmp_path))
+    model = open_on_card(tiny_models(shape))
     model.place(mixed(model))
     model.executor.promoter.is_enabled = False
     state, _ = decode(model, 4)
     assert python_calls(lambda: model.extend(state, [TOKENS[state.length]])) <= MOST_CALLS
     state.release()
-    model.close()
 
 
 def test_what_a_captured_step_copies_is_counted(model: HybridModel) -> None:

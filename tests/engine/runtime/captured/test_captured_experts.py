@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from engine.runtime.expert_slots import Promotion
 from tests.support.captured_steps import MODELS, PROMPT, TOKENS, Write, by_bank, counted, decode, mixed, near
-from tests.support.hybrid_model import HybridModel
+from tests.support.hybrid_model import Open
 from tests.support.native_model import Logits, NativeModel
-from tests.support.stand_in_card import open_card, set_card
 
 
-def test_promotions_need_no_new_capture(tiny_models: Write, tmp_path: Path) -> None:
+def test_promotions_need_no_new_capture(tiny_models: Write, open_on_card: Open) -> None:
     shape = MODELS["experts"]
     path = tiny_models(shape)
     reference = NativeModel(path).logits(TOKENS)
-    model = HybridModel(path, context=64, device=open_card(tmp_path))
+    model = open_on_card(path)
     model.place(mixed(model))
     model.executor.promoter.is_enabled = False
     state, _ = decode(model, 3)
@@ -33,12 +30,11 @@ def test_promotions_need_no_new_capture(tiny_models: Write, tmp_path: Path) -> N
     assert counted("cuStreamBeginCapture_v2", go_on) == 0
     assert model.executor.promoter.promoted >= 2 * 5
     state.release()
-    model.close()
 
 
-def test_uses_are_counted(tiny_models: Write, tmp_path: Path) -> None:
+def test_uses_are_counted(tiny_models: Write, open_on_card: Open) -> None:
     """Of captured steps as of others: every token's experts, in every bank."""
-    model = HybridModel(tiny_models(MODELS["experts"]), context=64, device=open_card(tmp_path))
+    model = open_on_card(tiny_models(MODELS["experts"]))
     model.place(mixed(model))
     model.executor.promoter.is_enabled = False
     seen = []
@@ -54,13 +50,11 @@ def test_uses_are_counted(tiny_models: Write, tmp_path: Path) -> None:
     assert len(captured) == len(seen) and all(
         np.array_equal(a[bank], b[bank]) for a, b in zip(captured, seen, strict=True) for bank in b
     )
-    model.close()
 
 
-def test_a_changed_table_is_not_waited_for(tiny_models: Write, tmp_path: Path) -> None:
+def test_a_changed_table_is_not_waited_for(tiny_models: Write, open_on_card: Open) -> None:
     """A replayed step waits once, for its end, whether or not experts have moved; and what they moved to is read."""
-    set_card()
-    model = HybridModel(tiny_models(MODELS["experts"]), context=64, device=open_card(tmp_path))
+    model = open_on_card(tiny_models(MODELS["experts"]))
     model.place(mixed(model))
     model.executor.promoter.is_enabled = False
     state = model.new_state()
@@ -78,4 +72,3 @@ def test_a_changed_table_is_not_waited_for(tiny_models: Write, tmp_path: Path) -
     assert counted("cuStreamSynchronize", step) == plain == 1
     assert np.array_equal(step(), before)
     state.release()
-    model.close()

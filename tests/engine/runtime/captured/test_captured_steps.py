@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from engine.runtime.executor import Chunk
 from engine.runtime.placement import Placement
 from engine.runtime.schedule import Schedule
 from tests.support.captured_steps import MODELS, PROMPT, TOKENS, Write, counted, decode, mixed, near
-from tests.support.hybrid_model import HybridModel, items_of
+from tests.support.hybrid_model import HybridModel, Open, items_of
 from tests.support.native_model import Logits, NativeModel
-from tests.support.stand_in_card import charged, open_card, set_card, set_graph_order
+from tests.support.stand_in_card import set_graph_order
 from tests.support.tiny_deepseek2 import TinyDeepSeek2
 from tests.support.tiny_models import TinyModel
 from tests.support.tiny_qwen3next import TinyQwen3Next
@@ -47,20 +46,17 @@ def test_replayed_steps_give_the_cpus_logits(model: HybridModel, shape: TinyMode
     ],
     ids=lambda tiny: tiny.family,
 )
-def test_other_memories_are_replayed(tiny_models: Write, tmp_path: Path, tiny: TinyModel) -> None:
+def test_other_memories_are_replayed(tiny_models: Write, open_on_card: Open, tiny: TinyModel) -> None:
     """A recurrent state changes its slot with every step; a latent cache has no values of its own; layers with a
     window, or with chunks, have a block table of their own."""
-    set_card()
     path = tiny_models(tiny)
-    reference, model = NativeModel(path).logits(TOKENS), HybridModel(path, context=64, device=open_card(tmp_path))
+    reference, model = NativeModel(path).logits(TOKENS), open_on_card(path)
     model.place(mixed(model))
     state, rows = decode(model)
     graphs = model.executor._graphs
     assert isinstance(graphs, Graphs) and not graphs.is_refused
     assert near(rows, reference[PROMPT:], tiny)
     state.release()
-    model.close()
-    assert charged() == 0
 
 
 def test_tasks_one_by_one_give_the_same_bits(model: HybridModel) -> None:
@@ -109,15 +105,14 @@ def test_every_wait_is_needed_in_a_graph(model: HybridModel, shape: TinyModel, r
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_prefetched_weights_are_part_of_the_graph(
-    tiny_models: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: int
+    tiny_models: Write, open_on_card: Open, monkeypatch: pytest.MonkeyPatch, depth: int
 ) -> None:
     """Filled by host functions in small chunks, on streams of their own; in any order that events allow."""
     monkeypatch.setattr("engine.runtime.devices.cuda.pieces._CHUNK", 48 << 10)
     shape = replace(MODELS["dense"], layers=3)
     path = tiny_models(shape)
     reference = NativeModel(path).logits(TOKENS)
-    set_card()
-    model = HybridModel(path, context=64, device=open_card(tmp_path))
+    model = open_on_card(path)
     blocks = frozenset({"blk.0.ffn", "blk.1.ffn", "blk.2.ffn"})
     rest = frozenset(items_of(model.graph)) - blocks - {"embedding", "blk.0.attn"}
     model.place(Placement(rest, prefetched_for_few=blocks, prefetch_depth=depth))
@@ -135,8 +130,6 @@ def test_prefetched_weights_are_part_of_the_graph(
     each = sum(model.executor.residency.item_bytes(item) for item in blocks)
     assert model.executor.residency.traffic.to_device - copied >= 16 * each
     state.release()
-    model.close()
-    assert charged() == 0
 
 
 def test_several_sequences_in_one_step(model: HybridModel, shape: TinyModel, reference: Logits) -> None:
