@@ -20,14 +20,15 @@ class Restyling(QObject):
     def __init__(self, application: QApplication) -> None:
         super().__init__(application)
         self._application = application
-        self._left: list[QWidget] = []
+        self._left: list[QWidget] = []  # taken from the end
+        self._hidden: list[QWidget] = []  # whose turn comes when all that is on screen is shown
         self._held: list[HeldPicture] = []  # windows that are being styled
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._go_on)
 
     @property
     def is_done(self) -> bool:
-        return not self._left and not self._held
+        return not self._left and not self._hidden and not self._held
 
     def start(self, sheet: str) -> None:
         """The stylesheet is in force on return: what is made from now on has it."""
@@ -37,7 +38,7 @@ class Restyling(QObject):
         if application.styleSheet():
             application.style().unpolish(application)  # forgets the rules found so far, for which Qt would go round
         application.setStyleSheet(sheet)
-        self._left = sorted(application.allWidgets(), key=QWidget.isVisible)  # taken from the end
+        self._left, self._hidden = application.allWidgets(), []
         for held in self._held:
             held.hold()
         known = [held.widget for held in self._held]
@@ -56,10 +57,10 @@ class Restyling(QObject):
             widget = self._left.pop()
             if shiboken6.isValid(widget):
                 if self._held and not widget.isVisible():
-                    self._left.append(widget)
-                    break
-                widget.style().polish(widget)
-                QCoreApplication.sendEvent(widget, changed)
+                    self._hidden.append(widget)
+                else:
+                    widget.style().polish(widget)
+                    QCoreApplication.sendEvent(widget, changed)
             if time.perf_counter() >= end:
                 return
         self._timer.stop()
@@ -75,5 +76,6 @@ class Restyling(QObject):
         held = self.sender()
         self._held = [other for other in self._held if other is not held]
         held.deleteLater()
-        if not self._held and self._left:
+        if not self._held and self._hidden:
+            self._left, self._hidden = self._hidden, []
             self._timer.start(0)

@@ -74,11 +74,15 @@ class Watch(QObject):
         if event.type() == QEvent.Type.StyleChange:
             self.styled[self.labels.index(watched)] += 1
         elif event.type() == QEvent.Type.Paint:
-            self.painted.append({label.palette().windowText().color().name() for label in self.labels})
+            shown = [label for label in self.labels if label.isVisible()]
+            self.painted.append({label.palette().windowText().color().name() for label in shown})
         return False
 
 
-def test_an_open_window_is_styled_in_slices_each_widget_once_and_painted_in_one(qtbot, qapp, tmp_path, monkeypatch):
+@pytest.mark.parametrize("hidden", [None, 3], ids=["all shown", "one hidden meanwhile"])
+def test_an_open_window_is_styled_in_slices_each_widget_once_and_painted_in_one(
+    qtbot, qapp, tmp_path, monkeypatch, hidden
+):
     monkeypatch.setattr("app.theme.restyling.SLICE", 0.0)  # one widget per turn
     settings = Settings(tmp_path / "settings.json")
     settings.set("theme", "light")
@@ -101,6 +105,8 @@ def test_an_open_window_is_styled_in_slices_each_widget_once_and_painted_in_one(
     settings.set("theme", "dark")
     assert qapp.styleSheet() == stylesheet(THEMES["dark"])
     shiboken6.delete(gone)
+    if hidden is not None:
+        labels[hidden].hide()
     qtbot.waitUntil(lambda: {THEMES["dark"].text} in watch.painted)
     qtbot.waitUntil(lambda: theme._restyling.is_done)
     assert watch.styled == [1] * len(labels)
