@@ -35,17 +35,7 @@ def machine_for(choice: str, own: HardwareProfile, *, measured: bool) -> Machine
     """`choice`: a catalogue GPU's name, or "" for what is really there; UnknownDeviceError for any other."""
     if not choice:
         return Machine(own, simulated=False, measured=measured)
-    entry = catalogue.find_gpu(choice)
-    profile = replace(
-        own,
-        gpu=catalogue.gpu_profile(entry),
-        link=catalogue.link_profile(entry),
-        drives_display=False,
-        source="mixed",
-        notes=(),
-        card_measured=None,
-    )
-    return Machine(profile, simulated=True, measured=measured)
+    return Machine(catalogue.with_gpu(own, choice), simulated=True, measured=measured)
 
 
 def with_card(own: HardwareProfile, *, measured: bool) -> Machine:

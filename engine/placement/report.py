@@ -142,16 +142,7 @@ def _hardware(args: argparse.Namespace, shape: ModelShape) -> HardwareProfile:
         return own
     if gpu is None:
         return replace(own, gpu=None, link=None, drives_display=False)
-    entry = catalogue.find_gpu(gpu)
-    return replace(
-        own,
-        gpu=catalogue.gpu_profile(entry),
-        link=catalogue.link_profile(entry),
-        drives_display=False,
-        source="mixed",
-        notes=(),
-        card_measured=None,
-    )
+    return catalogue.with_gpu(own, gpu)
 
 
 def _show_progress(fraction: float, stage: str) -> None:

@@ -206,37 +206,38 @@ def test_a_conversation_deleted_off_screen_stops_its_answer_and_can_be_purged(ap
     assert app.page.problem_stack.cards == []
 
 
-def test_a_model_file_that_changed_is_offered_to_be_loaded_again(app, qtbot):
+def actions_after(app, qtbot, error: ErrorInfo):
+    """What is offered for an answer that ends so."""
     app.engine.answer = None
     send(qtbot, app, "Hi")
     qtbot.waitUntil(lambda: bool(app.engine.requests()))
     request = app.engine.requests()[0]
-    app.engine.emit(
-        GenerationFinished(request.request_id, FinishReason.ERROR, None, ErrorInfo("FileChangedError", "It was cut."))
-    )
+    app.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, None, error))
     qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
-    (action,) = app.page.problem_stack.cards[0].problem.actions
-    loads = len([command for command in app.engine.commands if isinstance(command, LoadModel)])
+    return app.page.problem_stack.cards[0].problem.actions
+
+
+def loads(app) -> int:
+    return sum(isinstance(command, LoadModel) for command in app.engine.commands)
+
+
+def test_a_model_file_that_changed_is_offered_to_be_loaded_again(app, qtbot):
+    (action,) = actions_after(app, qtbot, ErrorInfo("FileChangedError", "It was cut."))
+    before = loads(app)
     action.run()
-    assert len([command for command in app.engine.commands if isinstance(command, LoadModel)]) == loads + 1
+    assert loads(app) == before + 1
     app.engine.answer = "Fine."
     app.session.regenerate_last()
     assert app.page.problem_stack.cards == []
 
 
 def test_a_gpu_that_failed_can_be_tried_again_or_left_for_another_load(app, qtbot):
-    app.engine.answer = None
-    send(qtbot, app, "Hi")
-    qtbot.waitUntil(lambda: bool(app.engine.requests()))
-    request = app.engine.requests()[0]
     error = ErrorInfo("DeviceFailedError", "The GPU failed.", "What was said so far is kept.", "Try again.")
-    app.engine.emit(GenerationFinished(request.request_id, FinishReason.ERROR, None, error))
-    qtbot.waitUntil(lambda: bool(app.page.problem_stack.cards))
-    again, load = app.page.problem_stack.cards[0].problem.actions
+    again, load = actions_after(app, qtbot, error)
     assert again.primary and not load.primary
-    loads = len([command for command in app.engine.commands if isinstance(command, LoadModel)])
+    before = loads(app)
     load.run()
-    assert len([command for command in app.engine.commands if isinstance(command, LoadModel)]) == loads + 1
+    assert loads(app) == before + 1
     app.engine.answer = "Fine."
     again.run()
     qtbot.waitUntil(lambda: len(app.engine.requests()) == 2)

@@ -91,17 +91,8 @@ def help_pages(stage: Stage) -> Iterator[tuple[str, QWidget]]:
     stage.settle(0.2)
     yield "updates", window
     window.show_page("chat")
-    save = Action(tr("Save a report…"), lambda: None, keeps_open=True)
     name = "Qwen3-8B-Q4_K_M.gguf"
-    context.problems.show(
-        Problem(
-            "crashed-before",
-            tr("Tessera crashed the last time."),
-            tr("Your conversations and what you were writing are here. Nothing was sent to anybody."),
-            tr("A report holds what is known of the crash and of this computer, and no words of yours."),
-            (save,),
-        )
-    )
+    context._tell_crash()
     context.problems.show(
         Problem(
             "model",

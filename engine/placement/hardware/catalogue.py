@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -233,6 +233,20 @@ def link_profile(gpu: CatalogueGPU) -> Link:
         pageable=rate * PAGEABLE_SHARE,
         latency=COPY_LATENCY,
         switch_seconds=SWITCH_SECONDS,
+    )
+
+
+def with_gpu(own: HardwareProfile, name: str) -> HardwareProfile:
+    """The machine with a card of the catalogue in the place of its own. UnknownDeviceError names close matches."""
+    gpu = find_gpu(name)
+    return replace(
+        own,
+        gpu=gpu_profile(gpu),
+        link=link_profile(gpu),
+        drives_display=False,
+        source="mixed",
+        notes=(),
+        card_measured=None,
     )
 
 
