@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of the seeded soak and fuzz tests")
-    parser.addoption("--all-pairs", action="store_true", help="of parametrised tests, cases in which all pairs meet")
+    parser.addoption(
+        "--brief",
+        action="store_true",
+        help="for sanitizers, under which tests take tens of times as long: of parametrised tests those cases in which "
+        "each two values meet, of the starter model's texts the beginnings",
+    )
     parser.addoption("--device", action="store_true", help="run the CUDA kernels' tests on an NVIDIA GPU")
     parser.addoption("--cuda-library", help="another build of the CUDA kernels for the host (sanitizers, mutations)")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--all-pairs"):
+    if config.getoption("--brief"):
         kept = select_all_pairs(items)
         config.hook.pytest_deselected(items=list(set(items) - set(kept)))
         items[:] = kept
@@ -32,6 +37,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def soak(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--soak"))
+
+
+@pytest.fixture(scope="session")
+def brief(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--brief"))
 
 
 @pytest.fixture(scope="session")
