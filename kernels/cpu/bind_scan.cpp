@@ -2,6 +2,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -134,7 +135,7 @@ Offsets strings_within(Bytes buffer, int64_t position, int64_t count, Bytes text
     }
   }
   auto indices = std::make_unique<int64_t[]>(found.size() + 1);
-  std::memcpy(indices.get(), found.data(), found.size() * sizeof(int64_t));
+  std::copy(found.begin(), found.end(), indices.get());
   int64_t* raw = indices.release();
   nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); });
   return Offsets(raw, {found.size()}, owner);
