@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QUrl, Signal
@@ -32,14 +31,13 @@ from app.telemetry.telemetry_feed import TelemetryFeed
 from app.theme.theme import Theme
 from app.toast import Toast
 from app.translation import tr
-from app.window_commands import WindowCommand
+from app.window_commands import window_commands
+from app.window_pages import BEHIND_SETTINGS, WindowPages
 from app.work_notices import WorkNotices
 
 if TYPE_CHECKING:
     from app.environment import DataFolder
-    from app.help.help_page import HelpPage
 
-BEHIND_SETTINGS = ("doctor", "logs", "gpu", "updates")  # pages that are reached from the settings
 NARROW = 680  # pixels; below, the sidebar makes room for the conversation
 
 
@@ -83,8 +81,6 @@ class MainWindow(QMainWindow):
         self._actions = ConversationActions(self, conversations, background, problems)
         self._painted = False
         self._was_narrow = False
-        self._page_factories: dict[str, Callable[[], QWidget]] = {}
-        self._pages: dict[str, QWidget] = {}
         self._list_model = ConversationListModel()
         self.sidebar = Sidebar(theme, self._list_model, self)
         self.chat_page = ChatPage(theme, session, models, problems, presets, background, self)
@@ -106,48 +102,38 @@ class MainWindow(QMainWindow):
         rows.addWidget(self.status)
         self.setCentralWidget(whole)
         self.toast = Toast(self, over=self.stack)
-        self.add_page("chat", tr("Chat"), "chat", lambda: self.chat_page)
-        self.add_page("library", tr("Library"), "library", self._make_library)
-        self.add_page("memory", tr("Memory"), "memory", self._make_memory)
-        self.add_page("preferences", tr("Settings"), "settings", self._make_preferences)
-        self._page_factories |= {
-            "doctor": self._make_doctor,
-            "logs": self._make_logs,
-            "gpu": self._make_gpu,
-            "updates": self._make_updates,
-            "welcome": self._make_welcome,
-        }
+        self.pages = WindowPages(
+            self.stack,
+            self.chat_page,
+            theme,
+            settings,
+            models,
+            library,
+            placement,
+            telemetry,
+            problems,
+            background,
+            folder,
+        )
+        self.sidebar.add_page("chat", tr("Chat"), "chat")
+        self.sidebar.add_page("library", tr("Library"), "library")
+        self.sidebar.add_page("memory", tr("Memory"), "memory")
+        self.sidebar.add_page("preferences", tr("Settings"), "settings")
         self.sidebar.finish_pages()
         self.notifications = Notifications(self, theme, settings)
         self._work_notices = WorkNotices(self.notifications, session, conversations, library.downloads)
-        self.commands = self._make_commands()
+        self.commands = window_commands(self, session, models, self._actions)
         self._connect()
         self._restore_geometry()
         self.show_page("chat")
         self.chat_page.composer.setFocus()
 
-    def add_page(self, key: str, title: str, icon: str, factory: Callable[[], QWidget]) -> None:
-        """A page is made when it is first shown."""
-        self._page_factories[key] = factory
-        self.sidebar.add_page(key, title, icon)
-
     def page(self, key: str) -> QWidget:
-        if key not in self._pages:
-            page = self._page_factories[key]()
-            self._pages[key] = page
-            self.stack.addWidget(page)
-        return self._pages[key]
+        return self.pages.page(key)
 
     def show_page(self, key: str) -> None:
         self.stack.setCurrentWidget(self.page(key))
         self.sidebar.show_page("preferences" if key in BEHIND_SETTINGS else key)
-
-    def _make_library(self) -> QWidget:
-        from app.library.library_page import LibraryPage
-
-        page = LibraryPage(self._theme, self._library)
-        page.model_chosen.connect(self._focus_composer)
-        return page
 
     def _add_budget(self, panel: ParametersPanel) -> None:
         from app.placement.small_budget import SmallBudget
@@ -156,72 +142,17 @@ class MainWindow(QMainWindow):
         budget.details_requested.connect(lambda: self.show_page("memory"))
         panel.add_above(budget)
 
-    def _make_memory(self) -> QWidget:
-        from app.placement.placement_page import PlacementPage
-
-        # A child from the start: moved into the window, all of its parts would be styled once more.
-        page = PlacementPage(self._theme, self._placement, self._models, self._telemetry, self._problems, self.stack)
-        page.library_requested.connect(lambda: self.show_page("library"))
-        return page
-
-    def _make_preferences(self) -> QWidget:
-        from app.preferences.preferences_page import PreferencesPage
-
-        page = PreferencesPage(self._theme, self._settings, self._models)
-        page.page_requested.connect(self.show_page)
-        return page
-
-    def _make_doctor(self) -> QWidget:
-        from app.help.doctor_page import DoctorPage
-
-        return self._behind_settings(DoctorPage(self._theme, self._background, self._models.models_folder))
-
-    def _make_logs(self) -> QWidget:
-        from app.help.logs_page import LogsPage
-
-        return self._behind_settings(LogsPage(self._theme, self._background, self._folder.logs))
-
-    def _make_gpu(self) -> QWidget:
-        from app.help.gpu_page import GpuPage
-
-        return self._behind_settings(GpuPage(self._theme, self._background, self._settings))
-
-    def _make_updates(self) -> QWidget:
-        from app.help.updates_page import UpdatesPage
-        from app.update_check import UpdateCheck
-        from engine.telemetry.doctor import version
-
-        updates = UpdateCheck(self._settings, self._background, self)
-        return self._behind_settings(UpdatesPage(self._theme, updates, version()))
-
-    def _make_welcome(self) -> QWidget:
-        from app.first_run.first_run_page import FirstRunPage
-
-        page = FirstRunPage(self._theme, self._background, self._folder.root)
-        page.begin_requested.connect(self._focus_composer)
-        page.file_chosen.connect(self._load_and_begin)
-        page.model_requested.connect(self._discover)
-        self._models.models_found.connect(page.show_models)
-        if self._models.models:
-            page.show_models(self._models.models)
-        return page
-
-    def _load_and_begin(self, path: str) -> None:
-        self._models.load(path)
-        self._focus_composer()
-
     def _discover(self, words: str) -> None:
         """The library's search for `words`."""
         self.show_page("library")
         discover = self.page("library").show_tab("discover")  # type: ignore[attr-defined]
         discover.field.setText(words)
 
-    def _behind_settings(self, page: HelpPage) -> QWidget:
-        page.back_requested.connect(lambda: self.show_page("preferences"))
-        return page
-
     def _connect(self) -> None:
         conversations, session, sidebar = self._conversations, self._session, self.sidebar
+        self.pages.requested.connect(self.show_page)
+        self.pages.conversation_requested.connect(self.focus_composer)
+        self.pages.discover_requested.connect(self._discover)
         conversations.changed.connect(self._show_conversations)
         conversations.deleted.connect(self._deleted)
         session.opened.connect(self._show_selected)
@@ -244,39 +175,6 @@ class MainWindow(QMainWindow):
             if command.keys:
                 QShortcut(QKeySequence(command.keys), self, command.run)
 
-    def _make_commands(self) -> list[WindowCommand]:
-        page, session = self.chat_page, self._session
-        return [
-            WindowCommand(tr("Command palette"), "Ctrl+K", self.open_palette),
-            WindowCommand(tr("New conversation"), "Ctrl+N", self.new_conversation),
-            WindowCommand(tr("Search all conversations"), "Ctrl+F", self._focus_search),
-            WindowCommand(tr("Write a message"), "Ctrl+L", self._focus_composer),
-            WindowCommand(tr("Stop the answer, or leave an edit"), "Esc", page.composer.escape),
-            WindowCommand(tr("Answer again"), "Ctrl+R", session.regenerate_last),
-            WindowCommand(tr("Copy the last answer"), "Ctrl+Shift+C", page.copy_last),
-            WindowCommand(tr("Previous message"), "Alt+Up", lambda: page.transcript.step_message(-1)),
-            WindowCommand(tr("Next message"), "Alt+Down", lambda: page.transcript.step_message(1)),
-            WindowCommand(tr("Choose a model"), "Ctrl+M", page.picker.open_menu),
-            WindowCommand(tr("Open a model file…"), "Ctrl+O", page.picker.choose_file),
-            WindowCommand(tr("Attach files…"), "Ctrl+Shift+A", page.choose_attachments),
-            WindowCommand(tr("Parameters"), "Ctrl+P", page.parameters_button.toggle),
-            WindowCommand(tr("Sidebar"), "Ctrl+B", lambda: self.show_sidebar(not self.sidebar.isVisible())),
-            WindowCommand(tr("Library"), "Ctrl+D", lambda: self.show_page("library")),
-            WindowCommand(tr("Memory"), "Ctrl+Shift+M", lambda: self.show_page("memory")),
-            WindowCommand(tr("Settings"), "Ctrl+,", lambda: self.show_page("preferences")),
-            WindowCommand(tr("Larger text"), "Ctrl++", lambda: self._change_text_size(1)),
-            WindowCommand(tr("Smaller text"), "Ctrl+-", lambda: self._change_text_size(-1)),
-            WindowCommand(tr("Light or dark theme"), "Ctrl+Shift+T", self._switch_theme),
-            WindowCommand(tr("Keyboard shortcuts"), "F1", self.show_shortcuts),
-            WindowCommand(tr("Check of this computer"), "", lambda: self.show_page("doctor")),
-            WindowCommand(tr("Logs"), "", lambda: self.show_page("logs")),
-            WindowCommand(tr("Import conversations…"), "", lambda: self._actions.run_for_all("import")),
-            WindowCommand(tr("Export all conversations…"), "", lambda: self._actions.run_for_all("export_all")),
-            WindowCommand(tr("Trash…"), "", lambda: self._actions.run_for_all("trash")),
-            WindowCommand(tr("Unload the model"), "", self._models.unload),
-            WindowCommand(tr("Quit"), "Ctrl+Q", lambda: self.close()),
-        ]
-
     # --- keyboard ---
 
     def open_palette(self) -> None:
@@ -298,20 +196,20 @@ class MainWindow(QMainWindow):
 
         ShortcutsDialog(self.commands, self).open()
 
-    def _change_text_size(self, step: int) -> None:
+    def change_text_size(self, step: int) -> None:
         with contextlib.suppress(ValueError):  # at the limit nothing happens
             self._settings.set("font_size", self._settings["font_size"] + step)
 
-    def _switch_theme(self) -> None:
+    def switch_theme(self) -> None:
         self._settings.set("theme", "light" if self._theme.name == "dark" else "dark")
 
     # --- conversations ---
 
     def new_conversation(self) -> None:
         self._session.new()
-        self._focus_composer()
+        self.focus_composer()
 
-    def _focus_composer(self) -> None:
+    def focus_composer(self) -> None:
         self.show_page("chat")
         self.chat_page.composer.setFocus()
 
@@ -341,7 +239,7 @@ class MainWindow(QMainWindow):
             self._list_model.set_hits(hits)
             self._show_selected()
 
-    def _focus_search(self) -> None:
+    def focus_search(self) -> None:
         self.show_sidebar(True)
         self.sidebar.search.setFocus()
         self.sidebar.search.selectAll()

@@ -22,21 +22,15 @@ from app.model_controller import ModelController
 from app.placement.bars_card import BarsCard
 from app.placement.budget_card import BudgetCard
 from app.placement.export_button import ExportButton
-from app.placement.live_cells import (
-    LiveCells,
-    device_parts,
-    live_levels,
-    recorded_heat,
-    with_disk,
-)
+from app.placement.live_cells import device_parts
 from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
-from app.placement.map_colors import Levels, use_levels
 from app.placement.measure_line import MeasureLine
 from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
-from app.placement.page_words import plan_hint, subtitle
+from app.placement.page_words import subtitle
 from app.placement.placement_controller import THIS_MACHINE, PlacementController, planning
+from app.placement.shown_places import ShownPlaces
 from app.placement.spill_watch import PROBLEM as SPILL
 from app.placement.timeline_card import TimelineCard
 from app.problem_stack import ProblemStack
@@ -77,9 +71,7 @@ class PlacementPage(StagedPage):
         self._telemetry = telemetry
         self._live = controller.live
         self._cells: MapCells | None = None
-        self._seen: LiveCells | None = None
-        self._levels: Levels | None = None  # of what was seen
-        self._on_disk: frozenset[tuple[str, int]] = frozenset()  # as the map shows it
+        self._places = ShownPlaces()
         body = self.body
         self.title = QLabel(tr("Memory"), body)
         self.title.setObjectName("pageTitle")
@@ -319,31 +311,11 @@ class PlacementPage(StagedPage):
         return self._live.residency if answer is not None and answer.wish.is_live else None
 
     def _show_places(self) -> None:
-        """What is, as the executor tells; and what would be, as planned."""
-        answer, cells, residency = self._controller.answer, self._cells, self._shown_residency
-        if answer is None or cells is not answer.cells or answer.preview.plan is None:
+        answer = self._controller.answer
+        if answer is None or self._cells is not answer.cells or answer.preview.plan is None:
             return
-        plan = answer.preview.plan
         ram = None if answer.machine.simulated else self._live.ram
-        self._on_disk = ram.on_disk if ram is not None else frozenset()
-        if residency is None or not residency.items:
-            self._seen = None
-            recorded = answer.outlook.recorded
-            levels = use_levels(recorded_heat(cells, recorded.counts)) if recorded is not None else None
-            self.map.show_places(with_disk(cells, cells.of_plan(plan), ram), levels)
-            self.map.show_hint(plan_hint(plan, recorded))
-            return
-        if self._seen is None or self._seen.residency is not residency or self._seen.cells is not cells:
-            before = self._seen.heat if self._seen is not None else None
-            self._seen = LiveCells(cells, residency)
-            self._levels = live_levels(cells, self._seen.heat, before)
-        seen = self._seen
-        ghost = None
-        if answer.preview.budget != residency.budget_bytes:
-            ghost = with_disk(cells, seen.wished(plan, answer.wish.pins), ram)
-        places = with_disk(cells, seen.places, ram)
-        self.map.show_places(places, self._levels, ghost, seen.heat)
-        self.map.show_hint(tr("Violet: would move with the budget above.") if ghost is not None else "")
+        self._places.show(self.map, answer, answer.preview.plan, self._shown_residency, ram)
 
     def _show_measured(self) -> None:
         """Only beside the placement that was measured."""
@@ -377,7 +349,7 @@ class PlacementPage(StagedPage):
         self._controller.set_budget(event.residency.budget_bytes)
 
     def _show_now(self) -> None:
-        """Bars: estimate beside actual. Four times a second, while the page is on screen."""
+        """Bars: estimate beside actual. With every sample, and every account of the executor, while the page shows."""
         answer = self._controller.answer
         if answer is None or answer.preview.plan is None or self._cells is not answer.cells or not self.isVisible():
             return
@@ -386,7 +358,7 @@ class PlacementPage(StagedPage):
             self._live.ask_timeline()
         self._show_measured()
         ram, residency = self._live.ram, self._shown_residency
-        if residency is None and ram is not None and ram.on_disk != self._on_disk:
+        if residency is None and ram is not None and ram.on_disk != self._places.on_disk:
             self._show_places()
         plan, hardware, snapshot = answer.preview.plan, answer.outlook.hardware, self._telemetry.snapshot
         gpu = snapshot.gpu if snapshot is not None else None

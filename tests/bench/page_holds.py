@@ -184,7 +184,7 @@ class Bench:
         self.first = replace(residency_of(self.shape, self.hardware, 12 * GiB), device="NVIDIA GeForce RTX 5090")
         self.context.settings.set("shown_machine", "RTX 5090")
         window = self.context.window
-        if "memory" not in window._pages:
+        if not window.pages.is_made("memory"):
             self.measure("opening the page without a model", lambda: window.show_page("memory"))
         self.measure("changing the model, simulated", lambda: self.load(""), until=self.is_planned)
         self.measure("dragging, simulated", *self.drags(), until=self.is_planned)

@@ -1,7 +1,7 @@
 """The transcript widget: paints what is visible, whatever the conversation's length.
 
-Only blocks near the screen are laid out; everything else is an estimated height. When an estimate turns out wrong,
-the text on screen stays where it is: an anchor block is kept in place, or the bottom, if the reader is there.
+Only blocks near the screen are laid out (`layouts`); everything else is an estimated height. When an estimate turns out
+wrong, the text on screen stays where it is (`place`): an anchor block is kept, or the bottom, if the reader is there.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from app.chat.generation import Generation
 from app.chat.markdown.formulas import Formulas, Run
-from app.chat.transcript.geometry import Anchor, Column
+from app.chat.transcript.geometry import Column
 from app.chat.transcript.keyboard_steps import KeyboardSteps
+from app.chat.transcript.layouts import Layouts
 from app.chat.transcript.markdown_view import MarkdownView
 from app.chat.transcript.message_view import MessageView
 from app.chat.transcript.overlay import Overlay
+from app.chat.transcript.place import Place
+from app.chat.transcript.progress import Progress
 from app.chat.transcript.selecting import Selecting
 from app.chat.transcript.selection import Selection
 from app.chat.transcript.style import COLUMN_WIDTH, SIDE_MARGIN, TranscriptStyle
@@ -38,13 +41,9 @@ from app.store.records import Message
 from app.theme.theme import Theme
 from app.translation import tr
 
-STICK_DISTANCE = 64  # pixels from the bottom within which the reader counts as being there
 GROW_INTERVAL_MS = 33
-PROGRESS_INTERVAL_MS = 250  # figures that change faster cannot be read
 PAINTED_AROUND = 8  # pixels that a block may paint above or below itself
-AHEAD = 300  # pixels above and below the screen that are laid out too
 FEEDS_PER_LAYOUT = 8  # slices of a very long message between two looks at the screen
-RELEASE_DISTANCE = 6000  # pixels from the screen at which layouts are given back
 
 
 class Transcript(QAbstractScrollArea):
@@ -72,18 +71,16 @@ class Transcript(QAbstractScrollArea):
         self._messages: list[MessageView] = []
         self._by_id: dict[str, MessageView] = {}
         self._column = Column()
-        self._active: set[int] = set()  # messages whose blocks may be laid out
+        self._layouts = Layouts(self._column, self._messages)
+        self._place = Place(self, self._column)
+        self._place.at_bottom_changed.connect(self.at_bottom_changed)
         self._overlay = Overlay(self, theme)
         self.can_continue: Callable[[Message], bool] = lambda _message: False
         self.versions: Callable[[Message], tuple[int, int]] = lambda _message: (1, 1)
-        self._stick = True
-        self._moving = False  # the scroll bar is set by us, not by the reader
         self._grow_timer = _timer(self, GROW_INTERVAL_MS, self._grow_now)
         self._growing: set[str] = set()
         self._grown_at = -math.inf
-        self._progress_timer = _timer(self, 2 * PROGRESS_INTERVAL_MS, self._progress_now)
-        self._progress: dict[str, Generation] = {}  # not shown yet
-        self._progressed_at = -math.inf
+        self._progress = Progress(self._overlay.show_progress, self)
         self._feeds = 0
         self._feed_timer = _timer(self, 0, self._feed_on)
         self.selecting = Selecting(self)
@@ -100,7 +97,7 @@ class Transcript(QAbstractScrollArea):
 
     @property
     def is_at_bottom(self) -> bool:
-        return self._stick
+        return self._place.is_at_bottom
 
     def set_messages(self, messages: list[Message], *, keep_place: bool = False) -> None:
         """Show another path. `keep_place`: messages shown before keep their blocks, and the reader the place."""
@@ -110,15 +107,15 @@ class Transcript(QAbstractScrollArea):
         self._messages = [old.get(m.id) or MessageView(m, self._style, width) for m in messages]
         self._by_id = {view.message.id: view for view in self._messages}
         self._growing &= self._by_id.keys()
-        self._active = {index for index, view in enumerate(self._messages) if view.is_built}
         self.selection.clear()
         self._overlay.forget_all()
         self._column.set_items(self._messages)
+        self._layouts.set_messages(self._messages)
         if not keep_place:
-            self._stick = True
+            self._place.is_at_bottom = True
         self._layout_visible()
-        if keep_place and not self._stick:
-            self._move_to(value)
+        if keep_place and not self._place.is_at_bottom:
+            self._place.move_to(value)
             self._layout_visible()
 
     def append(self, message: Message) -> None:
@@ -128,7 +125,7 @@ class Transcript(QAbstractScrollArea):
         self._by_id[message.id] = view
         self._column.set_items(self._messages)
         if message.role == "user":
-            self._set_stick(True)
+            self._place.set_at_bottom(True)
         self._layout_visible()
 
     def grow(self, message: Message) -> None:
@@ -147,7 +144,7 @@ class Transcript(QAbstractScrollArea):
         view = self._by_id.get(message.id)
         if view is None:
             return
-        self._progress.pop(message.id, None)  # what it says at its end stays
+        self._progress.drop(message.id)
         self._grow_now()
         view.grow()
         view.refresh()
@@ -170,45 +167,30 @@ class Transcript(QAbstractScrollArea):
         index = self._messages.index(view)
         value = self.verticalScrollBar().value()
         view.toggle_fold(key)
-        self._set_stick(False, move=False)
+        self._place.set_at_bottom(False, move=False)
         self._column.update(index)
-        self._set_range()
-        self._move_to(value)
+        self._place.set_range()
+        self._place.move_to(value)
         self._layout_visible()
 
     def show_progress(self, generation: Generation) -> None:
-        """Shown at once, or once PROGRESS_INTERVAL_MS have passed since the last time.
-
-        Best together with the text that came then; the timer is for the last figures before a pause.
-        """
-        self._progress[generation.message.id] = generation
-        if time.monotonic() - self._progressed_at >= PROGRESS_INTERVAL_MS / 1000:
-            self._progress_now()
-        elif not self._progress_timer.isActive():
-            self._progress_timer.start()
-
-    def _progress_now(self) -> None:
-        self._progress_timer.stop()
-        self._progressed_at = time.monotonic()
-        for generation in self._progress.values():
-            self._overlay.show_progress(generation)
-        self._progress.clear()
+        self._progress.add(generation)
 
     def set_read_only(self, read_only: bool) -> None:
         """While an answer is being written, nothing can be answered again."""
         self._overlay.set_read_only(read_only)
 
     def scroll_to_bottom(self) -> None:
-        self._set_stick(True)
+        self._place.set_at_bottom(True)
         self._layout_visible()
 
     def scroll_to_message(self, message_id: str) -> None:
         for index, view in enumerate(self._messages):
             if view.message.id == message_id:
-                self._set_stick(False)
-                self._move_to(round(self._column.tops[index]) - 40)
+                self._place.set_at_bottom(False)
+                self._place.move_to(round(self._column.tops[index]) - 40)
                 self._layout_visible()
-                self._move_to(round(self._column.tops[index]) - 40)
+                self._place.move_to(round(self._column.tops[index]) - 40)
                 return
 
     def step_message(self, step: int) -> None:
@@ -229,8 +211,7 @@ class Transcript(QAbstractScrollArea):
 
     def visible_messages(self) -> list[tuple[int, MessageView, float]]:
         """(index, view, top on screen) of every message that shows."""
-        top = self.verticalScrollBar().value()
-        bottom = top + self.viewport().height()
+        top, bottom = self._screen()
         found = []
         for index in range(self._column.index_at(top), len(self._messages)):
             message_top = self._column.tops[index]
@@ -239,117 +220,37 @@ class Transcript(QAbstractScrollArea):
             found.append((index, self._messages[index], message_top - top))
         return found
 
+    def _screen(self) -> tuple[int, int]:
+        """Between which heights of the column it is."""
+        top = self.verticalScrollBar().value()
+        return top, top + self.viewport().height()
+
     def _layout_visible(self, changed: float = 0.0) -> None:
         """Lay out what shows. Heights found may bring other blocks on screen: until nothing changes.
 
         Above `changed`, a height of the column, nothing looks different: there the screen is only moved.
         """
+        place = self._place
         if not self._messages:
-            self._set_range()
+            place.set_range()
             self._overlay.place([])
             self.viewport().update()
             return
         for _ in range(12):
-            self._set_range()
-            anchor = self._anchor()
-            first, top = self._layout_pass()
+            place.set_range()
+            anchor = place.anchor(self._messages)
+            first, top = self._layouts.lay_out(*self._screen(), self.column_width())
             changed = min(changed, top)
             if first is None:
                 break
             self._column.update(first)
-            self._set_range()
-            if not self._stick:
-                self._restore(anchor)
-        self._release_far()
+            place.set_range()
+            place.return_to(anchor, self._messages)
+        self._layouts.release_far(*self._screen())
         self._overlay.place(self.visible_messages())
         self._update_part(changed)
-        if not self._feed_timer.isActive() and any(not self._messages[index].is_fed for index in self._active):
+        if not self._feed_timer.isActive() and self._layouts.first_unfed() is not None:
             self._feed_timer.start()
-
-    def _layout_pass(self) -> tuple[int | None, float]:
-        """Build and lay out around the screen; the first message whose height changed, and where the column did."""
-        top = self.verticalScrollBar().value() - AHEAD
-        bottom = top + self.viewport().height() + 2 * AHEAD
-        width = self.column_width()
-        changed: int | None = None
-        changed_from = math.inf
-        for index in range(self._column.index_at(top), len(self._messages)):
-            message_top = self._column.tops[index]
-            if message_top >= bottom:
-                break
-            view = self._messages[index]
-            before = view.height
-            if not view.is_built:
-                view.build()
-                changed_from = min(changed_from, message_top)
-            self._active.add(index)
-            block_top = self._layout_blocks(view, top - message_top, bottom - message_top, width)
-            changed_from = min(changed_from, message_top + block_top)
-            if changed is None and abs(view.height - before) > 0.5:
-                changed = index
-        return changed, changed_from
-
-    @staticmethod
-    def _layout_blocks(message: MessageView, top: float, bottom: float, width: float) -> float:
-        """Where the first block that was laid out anew begins."""
-        grown, first = False, math.inf
-        for _, block, block_top in message.blocks_from(top):
-            if block_top > bottom:
-                break
-            if block.is_laid_out:
-                continue
-            before, first = block.height, min(first, block_top)
-            block.layout(width)
-            grown = grown or abs(block.height - before) > 0.5
-        if grown:
-            message.changed()
-        return first
-
-    def _set_range(self) -> None:
-        """Called some times per layout: the bar is only told what is new to it."""
-        bar = self.verticalScrollBar()
-        page = self.viewport().height()
-        most = max(0, round(self._column.height) - page)
-        self._moving = True
-        if bar.maximum() != most or bar.pageStep() != page:
-            bar.setPageStep(page)
-            bar.setRange(0, most)
-        if self._stick and bar.value() != most:
-            bar.setValue(most)
-        self._moving = False
-
-    def _move_to(self, value: int) -> None:
-        self._moving = True
-        self.verticalScrollBar().setValue(value)
-        self._moving = False
-
-    def _anchor(self) -> Anchor:
-        """The first block on screen."""
-        y = self.verticalScrollBar().value()
-        index = self._column.index_at(y)
-        inside = y - self._column.tops[index]
-        view = self._messages[index]
-        if not view.is_built or not view.views:
-            return Anchor(index, 0, inside)
-        number, _, top = next(view.blocks_from(inside))
-        return Anchor(index, number, inside - top)
-
-    def _restore(self, anchor: Anchor) -> None:
-        view = self._messages[anchor.message]
-        y = self._column.tops[anchor.message] + anchor.offset
-        if view.is_built and anchor.block < len(view.views):
-            y += view.tops()[anchor.block]
-        self._move_to(round(y))
-
-    def _release_far(self) -> None:
-        top = self.verticalScrollBar().value() - RELEASE_DISTANCE
-        bottom = top + self.viewport().height() + 2 * RELEASE_DISTANCE
-        for index in tuple(self._active):
-            view, y = self._messages[index], self._column.tops[index]
-            if (y > bottom or y + view.height < top) and view.is_fed:
-                self._active.discard(index)
-                for block in view.laid_out():
-                    block.release()
 
     def _grow_now(self) -> None:
         self._grow_timer.stop()
@@ -382,10 +283,10 @@ class Transcript(QAbstractScrollArea):
 
     def _feed_on(self) -> None:
         """Cut the rest of a very long message, a slice per turn of the event loop."""
-        index = next((index for index in self._active if not self._messages[index].is_fed), None)
+        index = self._layouts.first_unfed()
         if index is None:
             return
-        anchor = self._anchor()
+        anchor = self._place.anchor(self._messages)
         view = self._messages[index]
         view.feed_slice()
         self._column.update(index)
@@ -393,32 +294,24 @@ class Transcript(QAbstractScrollArea):
         if not view.is_fed and self._feeds % FEEDS_PER_LAYOUT:
             self._feed_timer.start()
             return
-        self._set_range()
-        if not self._stick:
-            self._restore(anchor)
+        self._place.set_range()
+        self._place.return_to(anchor, self._messages)
         self._layout_visible()
 
     # --- events ---
 
     def _scrolled(self) -> None:
-        if self._moving:
+        place = self._place
+        if place.is_moving:
             return
-        bar = self.verticalScrollBar()
-        self._set_stick(bar.maximum() - bar.value() <= STICK_DISTANCE, move=False)
-        stick, self._stick = self._stick, False  # laying out must not move the text under the reader
+        place.scrolled_by_reader()
+        stick, place.is_at_bottom = place.is_at_bottom, False  # laying out must not move the text under the reader
         self._layout_visible(changed=math.inf)
-        self._stick = stick
+        place.is_at_bottom = stick
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         """What is on screen is moved, widgets included; only what comes into view is painted."""
         self.viewport().scroll(dx, dy)
-
-    def _set_stick(self, stick: bool, *, move: bool = True) -> None:
-        if stick != self._stick:
-            self._stick = stick
-            self.at_bottom_changed.emit(stick)
-        if stick and move:
-            self._set_range()
 
     def _theme_changed(self) -> None:
         self._style = TranscriptStyle.of(self._theme, self._formulas)
@@ -429,22 +322,21 @@ class Transcript(QAbstractScrollArea):
 
     def _formulas_ready(self) -> None:
         """Formulas that stood as text can be drawn now."""
-        for index in self._active:
-            for block in self._messages[index].laid_out():
-                if isinstance(block, MarkdownView) and block.has_pending_formulas:
-                    block.release()
+        for block in self._layouts.blocks():
+            if isinstance(block, MarkdownView) and block.has_pending_formulas:
+                block.release()
         self._layout_visible()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.oldSize().width() != event.size().width():
-            anchor = self._anchor() if self._messages and self._column.tops else None
+            anchor = self._place.anchor(self._messages) if self._messages and self._column.tops else None
             for view in self._messages:
                 view.set_width(self.column_width())
             self._column.update()
-            self._set_range()
-            if anchor is not None and not self._stick:
-                self._restore(anchor)
+            self._place.set_range()
+            if anchor is not None:
+                self._place.return_to(anchor, self._messages)
         self._layout_visible()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -17,9 +17,10 @@ from app.chat.transcript.code_view import CodeView
 from app.chat.transcript.decorations import find_decorations
 from app.chat.transcript.footer import FactsLabel
 from app.chat.transcript.markdown_view import MarkdownView
+from app.chat.transcript.place import STICK_DISTANCE
 from app.chat.transcript.selection import TextPlace
 from app.chat.transcript.style import TranscriptStyle
-from app.chat.transcript.transcript import STICK_DISTANCE, Transcript
+from app.chat.transcript.transcript import Transcript
 from app.settings.values import Settings
 from app.store.records import Message, Status
 from app.theme.theme import Theme
