@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class Stage:
 
         def factory(on_event: Callable) -> ScriptedEngine:
             self.engine = ScriptedEngine(on_event)
-            self.engine.info = model_info(str(path), name, engine)
+            self.engine.info = replace(model_info(str(path), name, engine), quantization="Q4_1")
             self.engine.answer = ANSWER
             return self.engine
 
