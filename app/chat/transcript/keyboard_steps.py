@@ -43,8 +43,10 @@ class KeyboardSteps(QObject):
 
     def _focus_changed(self, _old: QWidget | None, new: QWidget | None) -> None:
         """A button over the text that gets the keyboard comes on screen."""
+        if new is None or self._stepping:  # None too where the transcript is going, and has no viewport any more
+            return
         viewport = self._transcript.viewport()
-        if new is None or self._stepping or not viewport.isAncestorOf(new):
+        if not viewport.isAncestorOf(new):
             return
         top = new.mapTo(viewport, QPoint(0, 0)).y()
         below = top + new.height() - viewport.height()

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+import shiboken6
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
@@ -142,6 +143,15 @@ def test_reading_above_is_not_disturbed_by_an_answer_that_grows(transcript, qtbo
     grow(transcript, qtbot, messages[-1])
     assert bar.value() == before
     assert bar.maximum() > before + 800
+
+
+def test_a_transcript_with_the_focus_may_go(theme, qtbot):
+    widget = Transcript(theme)
+    widget.show()
+    widget.activateWindow()
+    widget.setFocus()
+    qtbot.waitUntil(widget.hasFocus)
+    shiboken6.delete(widget)  # what a slot raised would fail the test
 
 
 @pytest.mark.parametrize(("distance", "follows"), [(0, True), (STICK_DISTANCE, True), (STICK_DISTANCE + 1, False)])
