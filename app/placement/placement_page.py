@@ -22,11 +22,9 @@ from app.model_controller import ModelController
 from app.placement.bars_card import BarsCard
 from app.placement.budget_card import BudgetCard
 from app.placement.export_button import ExportButton
-from app.placement.live_cells import device_parts
 from app.placement.map_card import MapCard
 from app.placement.map_cells import MapCells
 from app.placement.measure_line import MeasureLine
-from app.placement.memory_parts import gpu_bar, held_parts, ram_bar
 from app.placement.migration_strip import MigrationStrip
 from app.placement.page_words import subtitle
 from app.placement.placement_controller import THIS_MACHINE, PlacementController, planning
@@ -360,7 +358,7 @@ class PlacementPage(StagedPage):
         ram, residency = self._live.ram, self._shown_residency
         if residency is None and ram is not None and ram.on_disk != self._places.on_disk:
             self._show_places()
-        plan, hardware, snapshot = answer.preview.plan, answer.outlook.hardware, self._telemetry.snapshot
+        snapshot = self._telemetry.snapshot
         gpu = snapshot.gpu if snapshot is not None else None
         if self._live.is_emulated:  # its memory is nobody else's, whatever card is here too
             self._controller.set_taken(0)
@@ -369,17 +367,4 @@ class PlacementPage(StagedPage):
             if ours is None:  # WDDM does not tell; we know what we hold
                 ours = residency.used_bytes if residency is not None else 0
             self._controller.set_taken(max(0, gpu.used - ours))
-        self.bars.gpu.setVisible(hardware.gpu is not None)
-        if hardware.gpu is not None:
-            now = device_parts(residency) if residency is not None else ()
-            self.bars.gpu.show_bar(gpu_bar(plan, hardware.gpu.memory_bytes, answer.wish.taken, now))
-        here = snapshot if snapshot is not None and not answer.machine.simulated else None
-        self.bars.ram.show_bar(
-            ram_bar(
-                plan,
-                hardware.cpu.memory_bytes,
-                here.others if here else 0,
-                held_parts(here, ram) if here else (),
-                budget=answer.wish.ram or 0,
-            )
-        )
+        self.bars.show_memory(answer, answer.preview.plan, residency, ram, snapshot)
