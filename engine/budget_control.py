@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from engine.errors import EngineError
@@ -19,7 +19,7 @@ from engine.placement.pin_store import PinStore
 from engine.placement.pins import Pin, Pins
 from engine.placement.plan import PlacementPlan
 from engine.placement.planner import Planner
-from engine.placement.prefetch import choose_prefetch
+from engine.placement.prefetch import choose_passing
 from engine.placement.shape import ModelShape
 from engine.placement.simulator import choice_of, simulate
 from engine.placement.step_times import Heat
@@ -188,11 +188,17 @@ class BudgetControl:
                 split = prefill_split(placed.bank, hardware, self.planner.work)
                 count = float(split.link[placed.slots]) * hardware.link.to_gpu / placed.bank.expert_bytes
                 streamed[placed.bank.key] = round(count)
-        prompts, few = (
-            frozenset(plan.items[i].item.key for i in choose_prefetch(self.planner.times, choice_of(plan), decode=step))
-            for step in (False, True)
+        prompts, few = (choose_passing(self.planner.times, choice_of(plan), decode=step) for step in (False, True))
+
+        def keys(indices: Iterable[int]) -> frozenset[str]:
+            return frozenset(plan.items[index].item.key for index in indices)
+
+        return replace(
+            Placement.of(plan, streamed),
+            prefetched_for_prompts=keys(prompts.prefetched),
+            prefetched_for_few=keys(few.prefetched),
+            lent=keys(few.kept),
         )
-        return replace(Placement.of(plan, streamed), prefetched_for_prompts=prompts, prefetched_for_few=few)
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
@@ -227,6 +233,8 @@ class BudgetControl:
             notes=(*plan.notes, *executor.device.notes),
             pins=self.planner.pins.all,
             pace=tuple(sorted(self._told_pace().items())),
+            prefetch_depth=executor.placement.prefetch_depth if executor.placement.uses_device else 0,
+            lent=executor.placement.lent,
         )
 
     def _told_pace(self) -> dict[str, float]:

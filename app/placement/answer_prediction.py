@@ -102,6 +102,8 @@ def predicted_details(
         depth=answered.depth,
         on_gpu={item.name for item in residency.items if item.on_device} if residency else (),
         slots={bank.name: bank.slots for bank in residency.banks} if residency else {},
+        prefetch_depth=residency.prefetch_depth if residency else 0,
+        lent=residency.lent if residency else (),
         value_bytes=VALUE_BYTES[info.kv_type],
     )
     return {"predicted_prefill": speeds.prefill, "predicted_decode": speeds.decode, "predicted_from": source}

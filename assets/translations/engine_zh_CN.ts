@@ -420,6 +420,10 @@
       <translation>第 {0} 层的专家被固定到 GPU，而其路由被固定到内存。</translation>
     </message>
     <message>
+      <source>Feed-forward blocks in RAM come over the link for a prompt where that is faster: {} × {} are lent to those under way by blocks that are on the GPU while an answer is written.</source>
+      <translation>内存中的前馈块会在更快的情况下经由总线传来供处理提示词：生成回答时位于 GPU 上的块为传输中的块让出 {} × {}。</translation>
+    </message>
+    <message>
       <source>Feed-forward blocks in RAM come over the link for a step where that is faster: {} × {} are kept for those under way.</source>
       <translation>内存中的前馈块会在更快的情况下经由总线传来供单步使用：为传输中的块预留 {} × {}。</translation>
     </message>
@@ -1706,6 +1710,10 @@
     <message>
       <source>handing over to the processor</source>
       <translation>交接给处理器</translation>
+    </message>
+    <message>
+      <source>in RAM, and on the GPU while an answer is written: for prompts, others pass through its room there</source>
+      <translation>在内存中，生成回答时也在 GPU 上：处理提示词时，其位置供其他块传输经过</translation>
     </message>
     <message>
       <source>in RAM: a token reads a single row of it</source>

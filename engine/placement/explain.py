@@ -24,6 +24,7 @@ _ON_GPU = {
     ItemKind.SHARED: "used by every token, so it comes before any single expert",
     ItemKind.OUTPUT: "used by every token; the GPU reads it faster",
 }
+LENT = "in RAM, and on the GPU while an answer is written: for prompts, others pass through its room there"
 _MIN_CONTEXT = 512
 _NOTICEABLE = 1.005  # times as fast
 
@@ -62,7 +63,13 @@ def notes(planner: Planner, choice: Choice, limit: int, budget: Budget) -> tuple
         found.append(
             f"The GPU stays unused: {gib(planner.overhead)} go to its context and scratch before the first weight."
         )
-    if choice.uses_gpu and choice.prefetch_depth:
+    if choice.lent:
+        size = gib(planner.items[min(choice.lent)].bytes)
+        found.append(
+            f"Feed-forward blocks in RAM come over the link for a prompt where that is faster: {len(choice.lent)} × "
+            f"{size} are lent to those under way by blocks that are on the GPU while an answer is written."
+        )
+    elif choice.uses_gpu and choice.prefetch_depth:
         found.append(
             f"Feed-forward blocks in RAM come over the link for a step where that is faster: {choice.prefetch_depth} × "
             f"{gib(planner.buffer_bytes)} are kept for those under way."

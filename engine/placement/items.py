@@ -58,7 +58,8 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class PlacementItem:
-    """`bytes` are its weights; its state's bytes depend on the context. `layer` is -1 outside the layers."""
+    """`bytes` are its weights; its state's bytes depend on the context. `layer` is -1 outside the layers. The last of
+    its `matrices` takes what the others make."""
 
     kind: ItemKind
     layer: int
@@ -177,7 +178,7 @@ def _is_embedding(name: str) -> bool:
 
 
 def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: StateShape | None = None) -> PlacementItem:
-    tensors = list(tensors)
+    tensors = sorted(tensors, key=lambda t: _part(t) in _LAST)  # as they are used, in whatever order a file has them
     matrices = tuple(Matrix(t.type_name, t.rows * t.count, t.cols, t.bytes) for t in tensors if _is_product(t))
     return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, _OPS[kind], _elements(tensors))
 

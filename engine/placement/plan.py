@@ -70,6 +70,7 @@ class PlacementPlan:
     gpu_budget: int
     predicted: Speeds
     prefetch_depth: int = 0  # items in RAM for which `gpu` has buffers, so that they come over the link for a step
+    lent: frozenset[str] = frozenset()  # keys of those that lie in these while an answer is written, and prompts do not
     notes: tuple[str, ...] = ()
 
     @property

@@ -28,7 +28,7 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device, ExpertBank, ItemKind, PlacementItem
 from engine.placement.pins import PinError, Pins
 from engine.placement.plan import MemoryUse, Mode, Placed, PlacedExperts, PlacementPlan
-from engine.placement.prefetch import buffer_bytes
+from engine.placement.prefetch import buffer_bytes, is_prefetchable, lendable
 from engine.placement.prefetch_room import PrefetchRoom
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, Heat, StepTimes
@@ -66,8 +66,6 @@ class Planner:
         mode: Mode = Mode.DECODE,
         heat: Heat | None = None,
         pins: Pins | None = None,
-        *,
-        prefetch: bool = True,
     ) -> None:
         self.pins = pins or Pins()
         self.shape = shape
@@ -80,7 +78,7 @@ class Planner:
         self.state_bytes = [i.state_bytes(self.work.context, self.work.value_bytes) for i in self.items]
         self.sizes = [i.bytes + s for i, s in zip(self.items, self.state_bytes, strict=True)]
         self.overhead = gpu_overhead(shape, self.work) if hardware.gpu else 0
-        self.buffer_bytes = buffer_bytes(self.items) if prefetch else 0  # for an item that is prefetched
+        self.buffer_bytes = buffer_bytes(self.items)  # for an item that is prefetched
         self._pinned = [self._pin_of(item) for item in self.items]
 
     def plan(self, budget: Budget) -> PlacementPlan:
@@ -89,37 +87,56 @@ class Planner:
         choice = self.choose(limit)
         if self.mode is Mode.LEAST_MEMORY:
             choice = self._smallest(choice, limit)
-        plan = self._build(choice, limit, budget)
-        explain.check_ram(plan, self.shape, self.work, ram_limit(budget, self.hardware))
+        plan, ram = self._build(choice, limit, budget), ram_limit(budget, self.hardware)
+        if plan.ram.total > ram and choice.lent:  # which are in RAM as well
+            plan = self._build(choice.keeping(choice.lent), limit, budget)
+        explain.check_ram(plan, self.shape, self.work, ram)
         return plan
 
     def choose(self, limit: int) -> Choice:
         """The fastest placement within `limit` bytes of GPU memory, all told. PinError where the pins find no room."""
-        best = replace(self._fastest(limit), prefetch_depth=self.prefetch_depth(limit))
+        room = limit - self.overhead if self.hardware.gpu is not None else 0
+        best = self._fastest(room, with_buffers=False)
+        if self._decode:
+            best = self._lending(best, room)
+        elif depth := self._prefetch_room.depth(some := min(room, self._chain.all_bytes - 1)):
+            passing = self._fastest(self._prefetch_room.capacity(some), with_buffers=True)
+            if passing.seconds < best.seconds:
+                best = replace(passing, prefetch_depth=depth)
         if self.pins:
             self._check_pins(best, limit)
         return best
 
-    def _fastest(self, limit: int) -> Choice:
+    def _lending(self, choice: Choice, room: int) -> Choice:
+        """The same while an answer is written. For prompts, blocks as large as buffers for those in RAM give up their
+        place to them."""
+        in_ram = [is_prefetchable(i) and not there for i, there in zip(self.items, choice.on_gpu, strict=True)]
+        depth = self._prefetch_room.paying(sum(in_ram), self._prefetch_room.most(room)) if any(choice.on_gpu) else 0
+        if not depth:
+            return choice
+        free = [there and pin is None for there, pin in zip(choice.on_gpu, self._pinned, strict=True)]
+        lent = frozenset(lendable(self.items, free)[-depth:])
+        rest = tuple(there and index not in lent for index, there in enumerate(choice.on_gpu))
+        return replace(choice, on_gpu=rest, lent=lent, prefetch_depth=len(lent)) if any(rest) else choice
+
+    def _fastest(self, capacity: int, *, with_buffers: bool) -> Choice:
+        """Within so many bytes for weights; `with_buffers`: prompts pass some through others."""
         best = self._cpu_only
-        capacity = self._prefetch_room.capacity(limit - self.overhead) if self.hardware.gpu is not None else 0
         if capacity <= 0:
             return best
-        if capacity < self._chain.all_bytes:
-            seconds = self._chain.seconds(capacity)
+        chain = self._chain_with_buffers if with_buffers else self._chain
+        if capacity < chain.all_bytes:
+            seconds = chain.seconds(capacity)
             if seconds < best.seconds:
-                best = Choice(self._chain.on_gpu(capacity), (0,) * len(self.banks), seconds)
-        affordable = [c for c in self._candidates if c.bytes <= capacity]
+                best = Choice(chain.on_gpu(capacity), (0,) * len(self.banks), seconds)
+        candidates = self._candidates_with_buffers if with_buffers else self._candidates
+        affordable = [c for c in candidates if c.bytes <= capacity]
         bought = [self._slots(candidate, capacity - candidate.bytes) for candidate in affordable]
         for candidate, slots in zip(affordable, bought, strict=True):
             seconds = candidate.seconds + self._slot_seconds(slots)
             if seconds < best.seconds:
                 best = Choice(candidate.on_gpu, tuple(slots.tolist()), seconds)
         return best
-
-    def prefetch_depth(self, limit: int) -> int:
-        """Items in RAM for which buffers are kept, so that they come over the link for a step."""
-        return self._prefetch_room.depth(limit - self.overhead) if self.hardware.gpu is not None else 0
 
     # --- pins -------------------------------------------------------------------------------------------------
 
@@ -169,19 +186,26 @@ class Planner:
 
     @cached_property
     def _chain(self) -> DeviceChain:
-        times = self.times.decode if self._decode else self.times.prefill
+        return self._chain_of((self.times.decode if self._decode else self.times.prefill).beside_gpu)
+
+    @cached_property
+    def _chain_with_buffers(self) -> DeviceChain:
+        return self._chain_of(self.times.passing)
+
+    def _chain_of(self, in_ram: Sequence[float]) -> DeviceChain:
+        """`in_ram`: seconds of each item there."""
+        there = (self.times.decode if self._decode else self.times.prefill).gpu
         switch = self.times.switch_seconds(decode=self._decode)
         here = [
             seconds + (_ASTRAY_SECONDS if pin is True else 0.0)
-            for seconds, pin in zip(times.beside_gpu, self._pinned, strict=True)
+            for seconds, pin in zip(in_ram, self._pinned, strict=True)
         ]
-        return DeviceChain(here, times.gpu, self.sizes, self._stays, switch)
+        return DeviceChain(here, there, self.sizes, self._stays, switch)
 
     @cached_property
     def _prefetch_room(self) -> PrefetchRoom:
-        steps = (False,) if self.mode is Mode.PREFILL else (True, False)
         most = [not stays for stays in self._stays]
-        return PrefetchRoom(self.times, most, self.buffer_bytes, self._chain.all_bytes, steps)
+        return PrefetchRoom(self.times, most, self.buffer_bytes, self._chain.all_bytes)
 
     @cached_property
     def _stays(self) -> list[bool]:
@@ -223,13 +247,19 @@ class Planner:
 
     @cached_property
     def _candidates(self) -> list[_Candidate]:
-        whole = self._chain.all_bytes
-        shares = range(1, _SHARES + 1) if self.banks else (_SHARES,)
-        choices = [self._chain.on_gpu(whole * share // _SHARES) for share in shares]
-        choices.append(tuple(not stays for stays in self._stays))
-        return [self._candidate(on_gpu) for on_gpu in dict.fromkeys(choices)]
+        return self._candidates_of(self._chain, depth=0)
 
-    def _candidate(self, on_gpu: tuple[bool, ...]) -> _Candidate:
+    @cached_property
+    def _candidates_with_buffers(self) -> list[_Candidate]:
+        return self._candidates_of(self._chain_with_buffers, depth=1)
+
+    def _candidates_of(self, chain: DeviceChain, depth: int) -> list[_Candidate]:
+        shares = range(1, _SHARES + 1) if self.banks else (_SHARES,)
+        choices = [chain.on_gpu(chain.all_bytes * share // _SHARES) for share in shares]
+        choices.append(tuple(not stays for stays in self._stays))
+        return [self._candidate(on_gpu, depth) for on_gpu in dict.fromkeys(choices)]
+
+    def _candidate(self, on_gpu: tuple[bool, ...], depth: int) -> _Candidate:
         used = sum(size for size, there in zip(self.sizes, on_gpu, strict=True) if there)
         attached = np.zeros(len(self.banks), bool)
         for item, there in zip(self.items, on_gpu, strict=True):
@@ -238,7 +268,7 @@ class Planner:
                 attached[bank] = there
         banks, sizes = self._slot_order
         mask = attached[banks]
-        bare = self._timed(Choice(on_gpu, (0,) * len(self.banks)))
+        bare = self._timed(Choice(on_gpu, (0,) * len(self.banks), prefetch_depth=depth))
         return _Candidate(on_gpu, used, bare.seconds, banks[mask], np.cumsum(sizes[mask]))
 
     def _slots(self, candidate: _Candidate, room: int) -> IntArray:
@@ -276,6 +306,8 @@ class Planner:
             Placed(item, Device.GPU if there else Device.CPU, state, explain.item_reason(item, there, uses_gpu, pin))
             for item, there, state, pin in zip(self.items, choice.on_gpu, self.state_bytes, self._pinned, strict=True)
         )
+        for index in choice.lent:
+            placed = (*placed[:index], replace(placed[index], reason=explain.LENT), *placed[index + 1 :])
         experts = tuple(
             PlacedExperts(
                 bank,
@@ -288,11 +320,12 @@ class Planner:
         return PlacementPlan(
             items=placed,
             experts=experts,
-            gpu=self._gpu_use(placed, experts, choice.prefetch_depth) if uses_gpu else MemoryUse(),
+            gpu=self._gpu_use(placed, experts, choice) if uses_gpu else MemoryUse(),
             ram=self._ram_use(placed, experts),
             gpu_budget=limit,
             predicted=self.times.speeds(choice),
             prefetch_depth=choice.prefetch_depth if uses_gpu else 0,
+            lent=frozenset(self.items[index].key for index in choice.lent),
             notes=explain.notes(self, choice, limit, budget),
         )
 
@@ -306,13 +339,14 @@ class Planner:
         order = np.argsort(-heat, kind="stable")
         return tuple(sorted(int(e) for e in order[:slots]))
 
-    def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts], depth: int) -> MemoryUse:
+    def _gpu_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts], choice: Choice) -> MemoryUse:
         there = [p for p in placed if p.device is Device.GPU]
+        lent = sum(self.items[index].bytes for index in choice.lent)
         return MemoryUse(
             weights=sum(p.item.bytes for p in there),
             experts=sum(e.slots * e.bank.expert_bytes for e in experts),
             state=sum(p.state_bytes for p in there),
-            overhead=self.overhead + depth * self.buffer_bytes,
+            overhead=self.overhead + (lent or choice.prefetch_depth * self.buffer_bytes),
         )
 
     def _ram_use(self, placed: Sequence[Placed], experts: Sequence[PlacedExperts]) -> MemoryUse:

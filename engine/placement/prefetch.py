@@ -10,13 +10,16 @@ An item takes a buffer for each of its pieces, and the next one the buffers afte
 copies run as far ahead.
 
 In decode the CPU is bound by RAM, of which a copy takes its share: there only what hides behind the GPU is free. That
-is little, and no plan counts on it: its predicted speed is without, and so only rises with the budget.
+is little, mostly less than items gain that lie in the buffers as long as an answer is written. So a plan lends each
+buffer to an item, and counts on that: then its predicted speed only rises with the budget. `choose_passing` says how
+many of them stay there, and what passes through the other buffers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import le
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +31,39 @@ if TYPE_CHECKING:
 
 MOST_DEPTH = 3  # items that buffers hold: a fourth gained 3 % at most, over links of any speed
 BUFFERS = 2  # that an item takes: while a piece of it is used, the next one is under way
+SHORT_ANSWER = 16  # tokens within which an item pays for being copied back behind a prompt: a tool call, a yes
 _MOST_WAYS = 16  # that are followed at a time
 _EQUAL = 1e-4  # of a step: times that differ by less do not tell two ways apart
+
+
+class Passing(NamedTuple):
+    """What steps make of the buffers. Indices of items."""
+
+    kept: frozenset[int]  # that were lent some, and lie there from step to step
+    prefetched: frozenset[int]  # that come through the others for each step
+
+
+def choose_passing(times: StepTimes, choice: Choice, *, decode: bool) -> Passing:
+    """With which a token of a short answer, or a chunk of a prompt, is done first; prompts need all buffers."""
+    if not decode or not choice.lent:
+        return Passing(frozenset(), choose_prefetch(times, choice, decode=decode))
+    lent, best, least = sorted(choice.lent), Passing(choice.lent, frozenset()), inf
+    for count in range(len(lent), -1, -1):
+        kept = frozenset(lent[:count])
+        step = choice.keeping(kept)
+        passing = Passing(kept, choose_prefetch(times, step, decode=True))
+        seconds = prefetched_seconds(times, step, passing.prefetched, decode=True)
+        seconds += back_seconds(times, kept) / SHORT_ANSWER
+        if seconds >= least:
+            break
+        best, least = passing, seconds
+    return best
+
+
+def back_seconds(times: StepTimes, kept: Collection[int]) -> float:
+    """Copying what was lent its buffers back into them, behind a prompt."""
+    link = times.hardware.link
+    return sum(link.latency + times.model.items[i].bytes / link.to_gpu for i in kept) if link is not None else 0.0
 
 
 def choose_prefetch(times: StepTimes, choice: Choice, *, decode: bool) -> frozenset[int]:
@@ -72,6 +106,23 @@ def buffer_bytes(items: Sequence[PlacementItem]) -> int:
     """GPU memory for the pieces of any one of `items`, as far as they can be prefetched."""
     found = [pieces(item) for item in items if is_prefetchable(item)]
     return sum(max((p[place] for p in found if len(p) > place), default=0) for place in range(BUFFERS))
+
+
+def lendable(items: Sequence[PlacementItem], on_gpu: Sequence[bool]) -> list[int]:
+    """Indices of items on the GPU whose room can hold the pieces of others instead: all of one size, that into which
+    most would fit."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for index, item in enumerate(items):
+        if on_gpu[index] and is_prefetchable(item):
+            alike.setdefault(pieces(item), []).append(index)
+    fitting = {size: sum(is_prefetchable(item) and fits(item, size) for item in items) for size in alike}
+    return alike[max(alike, key=lambda size: (fitting[size], -sum(size)))] if alike else []
+
+
+def fits(item: PlacementItem, buffers: Sequence[int]) -> bool:
+    """Whether buffers of so many bytes hold the item's pieces."""
+    needed = pieces(item)
+    return len(needed) <= len(buffers) and all(map(le, needed, buffers))
 
 
 def is_prefetchable(item: PlacementItem) -> bool:
@@ -126,7 +177,10 @@ class _Pipeline:
         return _Way((0.0,) * (BUFFERS * self.choice.prefetch_depth))
 
     def is_candidate(self, index: int) -> bool:
-        return not self.choice.on_gpu[index] and is_prefetchable(self.times.model.items[index])
+        items, lent = self.times.model.items, self.choice.lent
+        if self.choice.on_gpu[index] or not is_prefetchable(items[index]):
+            return False
+        return not lent or fits(items[index], pieces(items[min(lent)]))
 
     def resident(self, way: _Way, index: int) -> _Way:
         """An item where its weights are."""

@@ -5,10 +5,10 @@ What buffers take is taken from weights that would stay. With n items left in RA
     base + n × (seconds that such an item adds with buffers for so many),
 
 and each item that there are buffers for puts one more into RAM. So buffers pay where much is left there: the larger the
-budget, the fewer. What they gain is found out once, with all that can be prefetched in RAM; a gain in prompts counts as
-much as the same share of decoding.
+budget, the fewer. What they gain is found out once, with all that can be prefetched in RAM.
 
-    room = PrefetchRoom(times, on_gpu, item_bytes, all_bytes, steps=(True, False))
+    room = PrefetchRoom(times, on_gpu, item_bytes, all_bytes)
+    room.paying(12)  # items in RAM → items that buffers should hold
     room.depth(6 * GiB)  # of memory for weights and buffers → items that buffers hold
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import inf, prod
+from math import inf
 
 from engine.placement.prefetch import MOST_DEPTH, choose_prefetch, is_prefetchable, prefetched_seconds
 from engine.placement.step_times import Choice, StepTimes
@@ -25,17 +25,23 @@ _ROOM_PER_BUFFERS = 4  # bytes of room for each that weights only pass through
 
 
 class PrefetchRoom:
-    """`on_gpu`: where everything fits, `all_bytes`. An item takes `item_bytes` of buffers. `steps`: those that count,
-    whether decoding."""
+    """`on_gpu`: where everything fits, `all_bytes`. An item takes `item_bytes` of buffers. `decode`: whether the steps
+    are tokens, or chunks of a prompt."""
 
     def __init__(
-        self, times: StepTimes, on_gpu: Sequence[bool], item_bytes: int, all_bytes: int, steps: Sequence[bool]
+        self,
+        times: StepTimes,
+        on_gpu: Sequence[bool],
+        item_bytes: int,
+        all_bytes: int,
+        *,
+        decode: bool = False,
     ) -> None:
         self._times = times
         self._on_gpu = tuple(on_gpu)
         self._item_bytes = item_bytes
         self._all_bytes = all_bytes
-        self._steps = steps
+        self._decode = decode
         self._items = [i for i, item in enumerate(times.model.items) if on_gpu[i] and is_prefetchable(item)]
 
     def depth(self, room: int) -> int:
@@ -50,13 +56,19 @@ class PrefetchRoom:
         before = (step - 1 for step in steps if step <= room)  # where more buffers begin to fit, nothing is lost
         return max(at - self._wanted(at) * self._item_bytes for at in (room, *before))
 
+    def most(self, room: int) -> int:
+        """Items for which there may be buffers."""
+        return min(MOST_DEPTH, room // (_ROOM_PER_BUFFERS * self._item_bytes)) if self._item_bytes else 0
+
     def paying(self, items: float, most: int = MOST_DEPTH) -> int:
         """For how many items buffers pay where so many are left in RAM; `most` at most."""
         return next((depth for depth in range(most, 0, -1) if items >= self._least_left[depth - 1]), 0)
 
     def _wanted(self, room: int) -> int:
-        most = min(MOST_DEPTH, room // (_ROOM_PER_BUFFERS * self._item_bytes))
-        return self.paying((self._all_bytes - room) / self._item_bytes, most) if room < self._all_bytes else 0
+        if room >= self._all_bytes:
+            return 0
+        most = self.most(room)
+        return max(min(1, most), self.paying((self._all_bytes - room) / self._item_bytes, most))
 
     @cached_property
     def _least_left(self) -> list[float]:
@@ -65,19 +77,15 @@ class PrefetchRoom:
         if not count or times.hardware.link is None:
             return [inf] * MOST_DEPTH
         left = tuple(there and i not in self._items for i, there in enumerate(self._on_gpu))
-        base = [times.seconds(Choice(self._on_gpu, (0,) * len(times.model.banks)), decode=step) for step in self._steps]
-        each: list[list[float]] = []  # by depth and step: seconds that an item in RAM adds
+        base = times.seconds(Choice(self._on_gpu, (0,) * len(times.model.banks)), decode=self._decode)
+        each: list[float] = []  # by depth: seconds that an item in RAM adds
         for depth in range(MOST_DEPTH + 1):
             choice = Choice(left, (), prefetch_depth=depth)
-            taken = [
-                prefetched_seconds(times, choice, choose_prefetch(times, choice, decode=step), decode=step)
-                for step in self._steps
-            ]
-            each.append([(whole - least) / count for whole, least in zip(taken, base, strict=True)])
+            chosen = choose_prefetch(times, choice, decode=self._decode)
+            each.append((prefetched_seconds(times, choice, chosen, decode=self._decode) - base) / count)
 
         def seconds(depth: int, items: int) -> float:
-            steps = zip(base, each[depth], strict=True)
-            return prod(least + (items + depth) * more for least, more in steps)
+            return base + (items + depth) * each[depth]
 
         def pays(depth: int, items: int) -> bool:
             return seconds(depth, items) < min(seconds(less, items) for less in range(depth))

@@ -2,6 +2,7 @@
 
 Each lane does one task at a time, in order of issue; a task starts when its lane is free and all that it waits for has
 ended. Decode draws each layer's hits per token from its hit rate, so a slow layer here and there shows, as it will.
+The timeline of decode is that of tokens behind the first; what is copied back behind a prompt counts in `speeds`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from engine.placement.expert_curves import prefill_split
 from engine.placement.items import ExpertBank, PlacementItem
 from engine.placement.locality import PROMOTED_SHARE
 from engine.placement.plan import PlacementPlan, Speeds
-from engine.placement.prefetch import BUFFERS, choose_prefetch, lost_share, pieces
+from engine.placement.prefetch import BUFFERS, back_seconds, choose_passing, lost_share, pieces
 from engine.placement.step_times import Choice, StepTimes
+
+ANSWER = 128  # tokens over which copies before the first are spread: what llama-bench measures decoding with
 
 
 class Lane(enum.Enum):
@@ -104,16 +107,16 @@ class Simulator:
         def stream(index: int, lane: Lane, ready: float) -> float:
             return self._experts_prefill(prefill, index, lane, choice, ready)
 
-        few, some = (choose_prefetch(self._times, choice, decode=step) for step in (True, False))
-        done = 0.0
+        few, some = (choose_passing(self._times, choice, decode=step) for step in (True, False))
+        writing, done = choice.keeping(few.kept), 0.0
         for _ in range(tokens):
-            done = self._step(decode, choice, few, done, draw, decode=True)
-        chunk = self._step(prefill, choice, some, 0.0, stream, decode=False)
+            done = self._step(decode, writing, few.prefetched, done, draw, decode=True)
+        chunk = self._step(prefill, choice, some.prefetched, 0.0, stream, decode=False)
         work = self._times.work
         uses = tokens * sum(bank.used for bank in self._times.model.banks)
         speeds = Speeds(
             prefill=work.prompt / (chunk * work.chunks),
-            decode=tokens / done,
+            decode=1 / (done / tokens + back_seconds(self._times, few.kept) / ANSWER),
             depth=work.depth,
             hit_rate=sum(hits) / uses if uses else None,
         )
@@ -227,7 +230,8 @@ class Simulator:
 def choice_of(plan: PlacementPlan) -> Choice:
     """A plan as the simulator takes it."""
     on_gpu = tuple(placed.device.value == "gpu" for placed in plan.items)
-    return Choice(on_gpu, plan.slots, prefetch_depth=plan.prefetch_depth)
+    lent = frozenset(index for index, placed in enumerate(plan.items) if placed.item.key in plan.lent)
+    return Choice(on_gpu, plan.slots, prefetch_depth=plan.prefetch_depth, lent=lent)
 
 
 def simulate(plan: PlacementPlan, times: StepTimes, tokens: int = 16, seed: int = 0) -> Simulation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import ExpertBank, ItemKind, ModelItems, PlacementItem, model_items
 from engine.placement.locality import chances_from_heat, recent_hit_rates, use_chances
 from engine.placement.plan import Speeds
+from engine.placement.prefetch import is_prefetchable
 from engine.placement.shape import ModelShape
 
 Heat = Sequence[Sequence[float]]
@@ -24,22 +25,30 @@ FloatArray = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A placement in its barest form: which items are on the GPU, how many expert slots each bank has, and for how
-    many items there are buffers through which they come over the link instead."""
+    many items there are buffers through which they come over the link instead. `lent`: items in RAM that lie in some
+    of these buffers while an answer is written, one in each."""
 
     on_gpu: tuple[bool, ...]
     slots: tuple[int, ...]
     seconds: float = 0.0  # of what it was chosen for: a token, or a chunk of the prompt
     prefetch_depth: int = 0
+    lent: frozenset[int] = frozenset()
 
     @property
     def uses_gpu(self) -> bool:
         return any(self.on_gpu)
 
+    def keeping(self, kept: frozenset[int]) -> Choice:
+        """While these lie in their buffers, through which nothing passes then."""
+        on_gpu = tuple(there or index in kept for index, there in enumerate(self.on_gpu))
+        depth = self.prefetch_depth - len(kept)
+        return replace(self, on_gpu=on_gpu, prefetch_depth=depth, lent=self.lent - kept)
+
 
 @dataclass(frozen=True, slots=True)
 class ItemTimes:
     """Seconds per item, experts of its layer included, none of them in a slot. `beside_gpu` is the CPU's time
-    where a GPU takes part: it may then have weights streamed to it instead."""
+    where a GPU takes part: it may then have experts streamed to it instead."""
 
     cpu: list[float]
     beside_gpu: list[float]
@@ -78,12 +87,15 @@ class StepTimes:
         return Speeds(self.work.prompt / prefill, 1 / decode, self.work.depth, self.hit_rate(choice.slots))
 
     def seconds(self, choice: Choice, *, decode: bool) -> float:
-        """One decoded token, or one chunk of the prompt."""
+        """One decoded token, where nothing passes through the buffers, or one chunk of the prompt."""
         times = self.decode if decode else self.prefill
         on_cpu = times.beside_gpu if choice.uses_gpu else times.cpu
+        if choice.uses_gpu and choice.prefetch_depth and not decode:
+            on_cpu = self.passing
         switch = self.switch_seconds(decode=decode)
+        placed = choice.keeping(choice.lent).on_gpu if decode else choice.on_gpu
         seconds, last = 0.0, False
-        for here, there, on_gpu in zip(on_cpu, times.gpu, choice.on_gpu, strict=True):
+        for here, there, on_gpu in zip(on_cpu, times.gpu, placed, strict=True):
             seconds += (there if on_gpu else here) + (switch if on_gpu != last else 0.0)
             last = on_gpu
         seconds += switch if last else 0.0
@@ -154,15 +166,21 @@ class StepTimes:
         items = self.model.items
         here = [prefill_seconds(item, cpu, self.work) for item in items]
         there = [prefill_seconds(item, gpu, self.work) for item in items] if gpu else here[:]
-        beside = [
-            min(cpu_time, self._streamed(item, gpu_time))
-            for item, cpu_time, gpu_time in zip(items, here, there, strict=True)
-        ]
+        beside = here[:]
         for index, curve in self._banks_in_order():
             here[index] += curve.cpu_prefill
             beside[index] += min(curve.cpu_prefill, float(curve.prefill[0]))
             there[index] += float(curve.prefill[0])
         return ItemTimes(here, beside, there)
+
+    @cached_property
+    def passing(self) -> list[float]:
+        """Prefill of an item in RAM where there are buffers: `beside_gpu`, or over the link, which is faster."""
+        times = self.prefill
+        return [
+            min(here, self._over_link(item, there)) if is_prefetchable(item) else here
+            for item, here, there in zip(self.model.items, times.beside_gpu, times.gpu, strict=True)
+        ]
 
     def _banks_in_order(self) -> list[tuple[int, ExpertCurve]]:
         """Index of the item that a bank follows, and the bank's curve."""
@@ -173,9 +191,9 @@ class StepTimes:
                 found.append((index, self.curves[bank]))
         return found
 
-    def _streamed(self, item: PlacementItem, gpu_seconds: float) -> float:
-        """Prefill of a CPU item whose weights come over the link, tile by tile, while the GPU computes."""
+    def _over_link(self, item: PlacementItem, gpu_seconds: float) -> float:
+        """Prefill of an item whose weights come over the link, piece by piece, while the GPU computes."""
         link = self.hardware.link
-        if link is None or item.state is not None or item.layer < 0:
+        if link is None:
             return float("inf")
         return max(item.bytes / link.to_gpu, gpu_seconds) + 2 * link.switch_seconds

@@ -142,8 +142,10 @@ class HybridExecutor:
         self._make_room(tokens, outputs)
         watched = self.watch.begin(tokens)
         traced = self.trace is not None and len(self.trace) < MOST_SPANS
-        launch = Launch(self._now, spans=self.trace if watched is None and traced else watched)
-        schedule = self._schedule_for(tokens)
+        schedule, before = self._schedule_for(tokens), self._now
+        spans = self.trace if watched is None and traced else watched
+        self._bring_back(schedule, spans)
+        launch = Launch(self._now, spans=spans)
         self._step.is_timed = not self.device.runs_ahead or tokens <= ANSWERING or launch.spans is not None
         graph = None
         if self._graphs is not None and schedule is self.schedule:
@@ -159,7 +161,7 @@ class HybridExecutor:
         self.weights.check_unchanged()
         seconds = time.perf_counter() - began
         if isinstance(self.device.clock, VirtualClock):
-            seconds, self._now = max(launch.ends.values()) - self._now, max(launch.ends.values())
+            seconds, self._now = max(launch.ends.values()) - before, max(launch.ends.values())
             self.promoter.now = self._now
         self.times.append(StepTime(tokens, seconds, launch.busy))
         if watched is not None:
@@ -190,13 +192,25 @@ class HybridExecutor:
         return logits
 
     def _schedule_for(self, tokens: int) -> Schedule:
-        """The schedule for a step, and what comes over the link for it."""
+        """The schedule for a step, and which experts come over the link for it."""
         assert self.schedule is not None
         prefill = self.prefill_schedule if tokens >= FEWEST_TOKENS else None
         self._tables.stream(prefill is not None)
-        schedule = prefill or self.schedule
-        self._tables.prefetch(schedule.pieces)
-        return schedule
+        return prefill or self.schedule
+
+    def _bring_back(self, schedule: Schedule, spans: list[Span] | None) -> None:
+        """What lies in buffers for this step, and made room for other weights before."""
+        is_virtual, began = isinstance(self.device.clock, VirtualClock), time.perf_counter()
+        copied = self._tables.prefetch(schedule)
+        if not copied:
+            return
+        if is_virtual:
+            began, self._now = self._now, self._now + self.device.link.seconds(copied)
+        else:
+            self.device.hold_link(WEIGHTS, copied, time.perf_counter() - began)
+        if spans is not None:
+            ended = self._now if is_virtual else time.perf_counter()
+            spans.append(Span("link", WEIGHTS, "what was lent its buffers", began, ended))
 
     def _replay(self, schedule: Schedule, launch: Launch, interrupted: Callable[[], bool]) -> None:
         """Launches every stream's tasks; returns when all have ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.memory.kv_pool import KVPool
 from engine.memory.weight_store import WeightStore
@@ -76,13 +76,15 @@ class HybridLowering:
         """Programs and schedules for what the residency holds. On an error everything is as before."""
         graph = split_experts(self._graph, placement)
         few, device = without_streaming(graph), self._device
-        few_pieces = pieces_of(few, placement.prefetched_for_few, placement.prefetch_depth)
-        pieces = pieces_of(graph, placement.prefetched_for_prompts, placement.prefetch_depth)
+        depth, kept = placement.prefetch_depth, len(placement.lent)
+        lent = pieces_of(few, placement.lent, kept)
+        few_pieces = pieces_of(few, placement.prefetched_for_few, depth - kept, kept)
+        pieces = pieces_of(graph, placement.prefetched_for_prompts, depth)
         tiles = self._passing.allocate_tiles({b: self.tile_sizes[b] for b, n in placement.streamed.items() if n})
         buffers = self._passing.buffers
         stagings: Stagings = {}
         try:
-            buffers = self._passing.allocate_buffers(buffer_sizes([*pieces, *few_pieces]))
+            buffers = self._passing.allocate_buffers(buffer_sizes([*pieces, *few_pieces, *lent]))
             crossing = crossing_values(graph)  # memory comes first: without any, a card sleeps
             sides = {
                 False: Side("CPU", self._capture(graph, crossing), self._pool, False, graph),
@@ -90,10 +92,11 @@ class HybridLowering:
             }
             self._binder.bind_cpu(sides[False].program)
             self._binder.bind_device(sides[True].program, graph, placement, tiles)
-            on_device = placement.with_items(placement.prefetched_for_few)
-            decode = self._schedule(few, on_device, sides, stagings, few_pieces)
+            there = placement.prefetched_for_few | placement.lent
+            decode = self._schedule(few, placement.with_items(there), sides, stagings, few_pieces)
+            decode = replace(decode, lent=lent)
             prefill = None
-            if tiles or placement.prefetched_for_prompts != placement.prefetched_for_few:
+            if tiles or placement.prefetched_for_prompts != there:
                 on_device = placement.with_items(placement.prefetched_for_prompts)
                 prefill = self._schedule(graph, on_device, sides, stagings, pieces)
             device.prepare(sides[True].program, self._need(graph))

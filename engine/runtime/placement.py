@@ -39,7 +39,8 @@ class Placement:
     """`on_device` names items ("blk.3.attn"); `slots` gives, per bank ("blk.3.experts"), its slots on the device, and
     `streamed` how many of the experts without a slot come over the link for each part of a prompt. Items in RAM that
     are `prefetched` come over the link, too, for each part of a prompt, or for each step of few tokens, through buffers
-    for `prefetch_depth` of them."""
+    for `prefetch_depth` of them. Those that are `lent` a buffer lie in it during steps of few tokens, and are copied
+    back where it was used otherwise."""
 
     on_device: frozenset[str] = frozenset()
     slots: Mapping[str, int] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class Placement:
     prefetched_for_prompts: frozenset[str] = frozenset()
     prefetched_for_few: frozenset[str] = frozenset()
     prefetch_depth: int = 1
+    lent: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, plan: PlacementPlan, streamed: Mapping[str, int] | None = None) -> Placement:
@@ -59,7 +61,7 @@ class Placement:
 
     @property
     def uses_device(self) -> bool:
-        return bool(self.on_device or any(self.slots.values()) or self.prefetched)
+        return bool(self.on_device or any(self.slots.values()) or self.prefetched or self.lent)
 
     @property
     def prefetched(self) -> frozenset[str]:

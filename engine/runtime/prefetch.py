@@ -2,7 +2,8 @@
 
 Where a copy hides behind what is computed before, an item of a dense model costs the device's time instead of the
 CPU's. An item comes in pieces, each with one large product: while a piece is used, the next one is under way. So two
-buffers hold about one item; with more of them copies run further ahead.
+buffers hold about one item; with more of them copies run further ahead. An item that is lent its buffers lies there
+from one step to the next.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def prefetchable(graph: Graph) -> frozenset[str]:
     return frozenset(found - stateful)
 
 
-def pieces_of(graph: Graph, items: Collection[str], depth: int) -> tuple[Piece, ...]:
+def pieces_of(graph: Graph, items: Collection[str], depth: int, first: int = 0) -> tuple[Piece, ...]:
     """The pieces of `items` in the order in which they are needed. An item's take turns with its buffers, and items
-    with those for `depth` of them."""
+    with those for `depth` of them, behind those for `first` others."""
     made: dict[str, int] = {}
     pieces = []
     for begin, end in _ranges(graph, items):
@@ -48,7 +49,7 @@ def pieces_of(graph: Graph, items: Collection[str], depth: int) -> tuple[Piece, 
             continue
         item = graph.ops[begin].item
         place = made[item] = made.get(item, -1) + 1
-        turn = (len(made) - 1) % depth
+        turn = first + (len(made) - 1) % depth
         pieces.append(Piece(item, begin, end, turn * BUFFERS + place % BUFFERS, offsets, size))
     return tuple(pieces)
 

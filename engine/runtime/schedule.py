@@ -39,12 +39,13 @@ _TURNS = 2  # the copy for one segment may arrive while the one before it is sti
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """`streams`: each stream's tasks in order. `logits`: where they are in the end, where the last segment is on the
-    device; None where the CPU has them. `pieces`: what is prefetched."""
+    device; None where the CPU has them. `pieces`: what is prefetched; `lent`: what has to be in buffers of its own."""
 
     streams: dict[str, tuple[Task, ...]]
     logits: Staging | None
     segments: Segments
     pieces: tuple[Piece, ...]
+    lent: tuple[Piece, ...] = ()
 
     def without(self, event: Event) -> Schedule:
         """The same without one event: for tests, which have to notice."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from engine.runtime.binding import bind_pieces
 from engine.runtime.devices.device import Device
@@ -12,6 +12,7 @@ from engine.runtime.placement import Placement
 from engine.runtime.prefetch import Piece
 from engine.runtime.promotion import Promoter
 from engine.runtime.residency import Residency
+from engine.runtime.schedule import Schedule
 from engine.runtime.staging import Rows
 from engine.runtime.streaming import Tiles
 from engine.runtime.work import Side
@@ -29,11 +30,11 @@ class StepTables:
         self._sides: Mapping[bool, Side] = {}
         self._tiles = Tiles({})
         self._is_streaming = False
-        self._pieces: Sequence[Piece] = ()
+        self._schedule: Schedule | None = None  # that the buffers are used by
 
     def set_placement(self, placement: Placement, sides: Mapping[bool, Side], tile_sizes: Mapping[str, int]) -> None:
         """Other programs, which know nothing yet."""
-        self._placement, self._sides, self._tiles, self._pieces = placement, sides, Tiles(tile_sizes), ()
+        self._placement, self._sides, self._tiles, self._schedule = placement, sides, Tiles(tile_sizes), None
         self.apply(placement.slots)
 
     def apply(self, banks: Iterable[str]) -> None:
@@ -59,13 +60,17 @@ class StepTables:
             self._is_streaming = streams
             self.apply(self._placement.streamed)
 
-    def prefetch(self, pieces: Sequence[Piece]) -> None:
+    def prefetch(self, schedule: Schedule) -> int:
         """Tells the device's program where the next step's pieces will be: each schedule fills the buffers in turn with
-        what it needs, so that an item need not come into the same ones in all of them."""
-        if pieces is not self._pieces:
-            side = self._sides[True]
-            bind_pieces(side.program, side.graph, pieces, self._residency.passing.buffers)
-            self._pieces = pieces
+        what it needs, so that an item need not come into the same ones in all of them. Items that are lent some are
+        copied back into them, between steps: the bytes copied."""
+        if schedule is self._schedule:
+            return 0
+        side, passing = self._sides[True], self._residency.passing
+        bind_pieces(side.program, side.graph, (*schedule.pieces, *schedule.lent), passing.buffers)
+        copied = sum(map(passing.load_piece, schedule.lent))
+        self._schedule = schedule
+        return copied
 
     # --- for tasks --------------------------------------------------------------------------------------------
 

@@ -64,7 +64,8 @@ class ResidencySnapshot:
 
     Speeds are tokens per second; predicted ones are the plan's, measured ones None until enough was decoded.
     `pace`: how many times longer than by the machine's rates each lane ("CPU", "GPU") in use was measured to take,
-    where that made a new plan.
+    where that made a new plan. `prefetch_depth`: items in RAM for which there are buffers, through which they come for
+    a step; `lent`: names of those that lie in some of them while an answer is written.
     """
 
     device: str  # as shown to people; "CPU" where there is no other
@@ -81,3 +82,5 @@ class ResidencySnapshot:
     notes: tuple[str, ...] = field(default=())
     pins: frozenset[Pin] = field(default=frozenset())
     pace: tuple[tuple[str, float], ...] = ()
+    prefetch_depth: int = 0
+    lent: frozenset[str] = frozenset()

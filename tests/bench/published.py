@@ -23,6 +23,7 @@ from engine.placement.hardware.catalogue import find_cpu, machine
 from engine.placement.hardware.profile import HardwareProfile
 from engine.placement.items import Device
 from engine.placement.planner import Planner
+from engine.placement.prefetch import choose_passing
 from engine.placement.rivals import Rival, Rivals
 from engine.placement.shape import ModelShape
 from engine.placement.simulator import choice_of, simulate
@@ -113,16 +114,15 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Our plan beside the rivals on one row's machine, all simulated."""
+    """Our plan, as it is run, beside the rivals on one row's machine, all simulated."""
 
     row: PublishedRow
     ours: float
     without_locality: float  # the same slots, were every expert used alike
     hit_rate: float | None
-    with_buffers: float  # as plans are run, which keep memory for what prompts prefetch
     best_llama_cpp: Rival
     best_rival: Rival
-    bound: float | None  # of that: tokens/s of the physical bound, for dense models
+    bound: float | None  # tokens/s of the physical bound, for dense models
 
 
 def comparisons() -> Iterator[Comparison]:
@@ -140,21 +140,18 @@ def unpublished() -> Iterator[Comparison]:
 
 
 def compare(row: PublishedRow) -> Comparison:
-    """Of decoding alone: so without memory for what prompts prefetch, which rivals do not keep either."""
     hardware, shape = row.hardware, row.shape
-    usual = Planner(shape, hardware, row.work)
-    kept = usual.plan(recommended_budget(hardware))
-    planner = Planner(shape, hardware, row.work, prefetch=False)
+    planner = Planner(shape, hardware, row.work)
     plan = planner.plan(recommended_budget(hardware))
-    run = simulate(plan, planner.times)
+    run, choice = simulate(plan, planner.times), choice_of(plan)
     rivals = row.rivals
     best = max(rivals.all(), key=lambda rival: rival.speeds.decode)
-    bound = None if shape.is_moe else 1 / bound_seconds(usual.times, choice_of(kept))
+    writing = choice.keeping(choose_passing(planner.times, choice, decode=True).kept)
+    bound = None if shape.is_moe else 1 / bound_seconds(planner.times, writing)
     even = [np.arange(bank.count + 1) / bank.count for bank in planner.banks]
-    unlucky = StepTimes(shape, hardware, row.work, hit_rates=even).seconds(choice_of(plan), decode=True)
-    with_buffers, hit_rate = simulate(kept, usual.times).speeds.decode, run.speeds.hit_rate
+    unlucky = StepTimes(shape, hardware, row.work, hit_rates=even).seconds(choice, decode=True)
     best_llama_cpp = rivals.best_llama_cpp()
-    return Comparison(row, run.speeds.decode, 1 / unlucky, hit_rate, with_buffers, best_llama_cpp, best, bound)
+    return Comparison(row, run.speeds.decode, 1 / unlucky, run.speeds.hit_rate, best_llama_cpp, best, bound)
 
 
 def bound_seconds(times: StepTimes, choice: Choice) -> float:
@@ -187,8 +184,7 @@ def main() -> None:
     for use in ("judged", "cpu-calibration", "gpu-calibration"):
         errors = [abs(row.error) for row in published_rows() if row.use == use and row.error is not None]
         print(f"median |error| of {use} rows: {100 * statistics.median(errors):.0f} % ({len(errors)} rows)")
-    print("\nratio: to llama.cpp's best setting; even: were every expert used alike; bound: of plans as they are run,")
-    print("which keep memory for what prompts prefetch; the other columns are without, as rivals are")
+    print("\nplans as they are run; ratio: to llama.cpp's best setting; even: were every expert used alike")
     print(f"{'model':27} {'ours':>6} {'hits':>5} {'llama.cpp':>9} {'ratio':>6} {'even':>6} {'best rival':>30}  bound")
     for c in comparisons():
         error = c.row.error
@@ -204,7 +200,7 @@ def main() -> None:
 
 
 def line_of(c: Comparison) -> str:
-    bound = f"{c.with_buffers:.1f}, {100 * c.with_buffers / c.bound:.1f} % of {c.bound:.1f}" if c.bound else ""
+    bound = f"{100 * c.ours / c.bound:.1f} % of {c.bound:.1f}" if c.bound else ""
     hits = f"{100 * c.hit_rate:.0f} %" if c.hit_rate is not None else "-"
     rival = f"{c.best_rival.strategy} {c.best_rival.speeds.decode:.1f}"
     best = c.best_llama_cpp.speeds.decode

@@ -102,7 +102,7 @@ def everything(graph: Graph) -> Placement:
 
 def random_placement(graph: Graph, random: Random) -> Placement:
     """Each item by the toss of a coin, whose bias is drawn too; each bank with none, some or all of its experts. Of the
-    feed-forward blocks that are left in RAM, some are prefetched."""
+    feed-forward blocks that are left in RAM, some are prefetched, and some are lent buffers."""
     share = random.random()
     items = frozenset(item for item in items_of(graph) if random.random() < share)
     slots = {bank: random.choice([0, random.randint(1, count), count]) for bank, count in banks_of(graph).items()}
@@ -110,4 +110,7 @@ def random_placement(graph: Graph, random: Random) -> Placement:
     rest = sorted(prefetchable(graph) - items)
     prompts, few = (frozenset(item for item in rest if random.random() < share) for _ in range(2))
     held = {bank: count for bank, count in slots.items() if count}
-    return Placement(items, held, streamed, prompts, few, random.randint(1, 3))
+    depth = random.randint(1, 3)
+    lent = frozenset(random.sample(rest, min(len(rest), random.randint(0, depth))))
+    few = few - lent if len(lent) < depth else frozenset()
+    return Placement(items, held, streamed, prompts, few, depth, lent)

@@ -136,7 +136,7 @@ def dense_step(
     items = times.model.items
     in_ram = [item.kind in (ItemKind.FEED_FORWARD, ItemKind.EMBEDDING) for item in items]
     everything = [item.kind is not ItemKind.EMBEDDING for item in items]
-    room = PrefetchRoom(times, everything, buffer_bytes(items), sum(item.bytes for item in items), [decode])
+    room = PrefetchRoom(times, everything, buffer_bytes(items), sum(item.bytes for item in items), decode=decode)
     if depth is None:
         depth = room.paying(sum(map(is_prefetchable, items))) if prefetched else 0
     choice = Choice(tuple(not there for there in in_ram), (), prefetch_depth=depth)

@@ -9,7 +9,7 @@ import pytest
 from engine.placement.budget import Budget, GiB
 from engine.placement.hardware.catalogue import machine
 from engine.placement.planner import Planner
-from engine.placement.simulator import Lane, Timeline, simulate
+from engine.placement.simulator import ANSWER, Lane, Timeline, simulate
 from tests.support.shapes import published_shape
 
 DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=1 << 40)
@@ -32,6 +32,25 @@ def test_agrees_with_the_closed_form(stem: str, hardware: object, gib: int) -> N
     assert run.speeds.prefill == pytest.approx(made.predicted.prefill, rel=0.05)
     if made.predicted.hit_rate:
         assert run.speeds.hit_rate == pytest.approx(made.predicted.hit_rate, abs=0.03)
+
+
+def test_nothing_passes_through_a_card_without_room_for_buffers() -> None:
+    """What is predicted of prompts takes no copy for hidden that no buffer is there for."""
+    planner = Planner(published_shape("glm-z1-9b-f16"), LAPTOP)
+    made = planner.plan(Budget(planner.overhead + 4 * planner.buffer_bytes - 1))
+    assert made.uses_gpu and not made.prefetch_depth
+    run = simulate(made, planner.times)
+    assert made.predicted.prefill == pytest.approx(run.speeds.prefill, rel=0.02)
+    assert not any("prefetched" in task.name for task in run.prefill.tasks)
+
+
+def test_what_is_copied_back_behind_a_prompt_counts() -> None:
+    planner = Planner(published_shape("glm-z1-9b-f16"), LAPTOP)
+    made = planner.plan(Budget(6 * GiB))
+    run, link = simulate(made, planner.times), planner.hardware.link
+    assert link is not None and made.lent
+    copied = sum(link.latency + item.bytes / link.to_gpu for item in planner.items if item.key in made.lent)
+    assert 1 / run.speeds.decode == pytest.approx(1 / made.predicted.decode + copied / ANSWER, rel=1e-6)
 
 
 def test_a_lane_does_one_task_at_a_time_and_tasks_wait_for_what_they_need() -> None:

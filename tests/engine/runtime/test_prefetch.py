@@ -85,8 +85,10 @@ def test_the_same_logits_whatever_is_prefetched(tiny_models: Write, seed: int) -
     rows = run(model)
     assert np.abs(rows - reference).max() <= 1e-3 * reference.std()
     copies = prefetched(model.executor.trace)
-    steps = len(TOKENS) - FEWEST_TOKENS
-    assert len(copies) == 2 * (len(placement.prefetched_for_prompts) + steps * len(placement.prefetched_for_few))
+    steps, few, prompts = len(TOKENS) - FEWEST_TOKENS, placement.prefetched_for_few, placement.prefetched_for_prompts
+    if prompts == few | placement.lent:  # then a prompt is a step like others
+        prompts = few
+    assert len(copies) == 2 * (len(prompts) + steps * len(few))
     model.close()
 
 
@@ -114,14 +116,43 @@ def test_a_block_need_not_come_into_the_same_buffers_in_all_steps(tiny_models: W
     model.close()
 
 
+@pytest.mark.parametrize("passing", [frozenset(), frozenset({"blk.2.ffn"})], ids=["all lent", "one passes"])
+def test_what_is_lent_its_buffers_is_copied_back_once(tiny_models: Write, passing: frozenset[str]) -> None:
+    """Behind each prompt, between two steps, in the link's time; then a token costs what it costs on the device."""
+    path, depth = tiny_models(MODEL), 2 + len(passing)
+    reference = NativeModel(path).logits([*TOKENS, *TOKENS])
+    model = HybridModel(path, link=LinkRates(FFN_BYTES / 1e-3, 1e-6), clock=VirtualClock(), costs=RATES.seconds)
+    attention, blocks = frozenset(f"blk.{layer}.attn" for layer in range(4)), prefetchable(model.graph)
+    model.place(Placement(attention, {}, {}, blocks, passing, depth, BLOCKS))
+    alone = model.device.memory.used
+    state, rows = model.new_state(), []
+    for _ in range(2):
+        model.executor.trace = []
+        rows.append(model.extend(state, TOKENS[:FEWEST_TOKENS]))
+        assert len(prefetched(model.executor.trace)) == 2 * len(blocks)
+        model.executor.trace = []
+        rows += [model.extend(state, [token]) for token in TOKENS[FEWEST_TOKENS:]]
+        spans, steps = model.executor.trace, list(model.executor.times.latest)[FEWEST_TOKENS - len(TOKENS) :]
+        back = [span for span in spans if span.name == "what was lent its buffers"]
+        assert len(back) == 1 and back[0].end - back[0].begin == pytest.approx(2e-3, rel=0.1)
+        assert len(prefetched(spans)) == 2 * len(passing) * len(steps)
+        assert steps[0].seconds - steps[1].seconds == pytest.approx(2e-3, rel=0.1)
+        assert steps[1].seconds == pytest.approx(steps[2].seconds)
+    state.release()
+    assert np.abs(np.concatenate(rows) - reference).max() <= 1e-3 * reference.std()
+    assert model.device.memory.used == alone, "room for both is there from the beginning"
+    model.close()
+
+
 def test_on_a_card(tiny_models: Write, open_on_card: Open) -> None:
     shape = TinyModel("llama", "Q8_0", layers=2, feed_forward=256, vocabulary=256)
     path = tiny_models(shape)
     reference, model = NativeModel(path).logits(TOKENS), open_on_card(path)
     both = frozenset({"blk.0.ffn", "blk.1.ffn"})
     attention = frozenset({"blk.0.attn", "blk.1.attn"})
-    for few, depth in ((both, 1), (frozenset({"blk.1.ffn"}), 2)):
-        model.place(Placement(attention, {}, {}, both, few, depth))
+    one, nothing = frozenset({"blk.1.ffn"}), frozenset[str]()
+    for few, depth, lent in ((both, 1, nothing), (one, 2, nothing), (nothing, 1, one)):
+        model.place(Placement(attention, {}, {}, both, few, depth, lent))
         assert bounds(reference, "Q8_0", 2).allow(run(model) - reference)
 
 
@@ -186,7 +217,7 @@ def test_a_plan_prefetches_what_does_not_fit(tiny_models: Write) -> None:
     control = BudgetControl(model.executor, planner, events.append)
     whole = sum(planner.sizes[1:])
     budget = planner.overhead + planner.buffer_bytes + int(0.8 * whole)
-    assert planner.prefetch_depth(budget) == 1 and planner.buffer_bytes == buffer_bytes(model)
+    assert planner.choose(budget).prefetch_depth == 1 and planner.buffer_bytes == buffer_bytes(model)
     control.set_budget(budget)
     control.finish()
     assert isinstance(events[-1], PlacementChanged)
@@ -206,7 +237,7 @@ def test_plans_keep_as_many_buffers_as_there_is_room_for(tiny_models: Write) -> 
     path, events = tiny_models(TinyModel("llama", "Q8_0", layers=24, feed_forward=1024)), list[Event]()
     model = HybridModel(path, context=256)
     with GGUFFile.open(path) as gguf:
-        planner = Planner(ModelShape.from_gguf(gguf), emulated_machine(), Workload(context=256, prompt=256, depth=64))
+        planner = Planner(ModelShape.from_gguf(gguf), emulated_machine(), Workload(context=256, prompt=96, depth=64))
     control = BudgetControl(model.executor, planner, events.append)
     reference, depths = run(model), []
     whole = sum(planner.sizes[1:])
@@ -222,9 +253,10 @@ def test_plans_keep_as_many_buffers_as_there_is_room_for(tiny_models: Write) -> 
         assert np.abs(rows - reference).max() <= 1e-3 * reference.std()
         assert model.device.memory.used <= budget and model.device.memory.peak <= max(before, budget)
         buffers = model.executor.residency.passing.buffers
-        depths.append(planner.prefetch_depth(budget))
+        depths.append(planner.choose(budget).prefetch_depth)
         assert len(buffers) <= 2 * depths[-1]
         assert sum(region.size for region in buffers.values()) <= depths[-1] * planner.buffer_bytes
         assert bool(buffers) == bool(model.executor.placement.prefetched)
+        assert len(model.executor.placement.lent) <= depths[-1]
     assert depths == [0, 1, 3, 2, 0, 3, 0]
     model.close()
