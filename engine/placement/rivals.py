@@ -30,6 +30,10 @@ from engine.placement.plan import Speeds
 from engine.placement.shape import ModelShape
 from engine.placement.step_times import Choice, StepTimes
 
+# llama.cpp copies weights in RAM to the card for batches from 32 tokens on (its `--op-offload`, which is the default);
+# taken to be as good as our buffers for one block, though it does not copy and compute at once.
+_OFFLOADED = 1
+
 
 @dataclass(frozen=True, slots=True)
 class Rival:
@@ -110,7 +114,8 @@ class Rivals:
             for layer, kind in zip(self._layer_of, self._kinds, strict=True)
         )
         banks = self._theirs.model.banks
-        return Choice(on_gpu, tuple(bank.count if bank.layer >= start else 0 for bank in banks))
+        slots = tuple(bank.count if bank.layer >= start else 0 for bank in banks)
+        return Choice(on_gpu, slots, prefetch_depth=_OFFLOADED)
 
     def _expert_choice(self, on_cpu: int, first: bool) -> Choice:
         banks = self._theirs.model.banks

@@ -15,6 +15,7 @@ from engine.placement.hardware.catalogue import machine
 from engine.placement.items import Device, ItemKind
 from engine.placement.plan import Mode
 from engine.placement.planner import Planner
+from engine.placement.predict import predict
 from engine.placement.prefetch import (
     MOST_DEPTH,
     buffer_bytes,
@@ -123,6 +124,18 @@ def test_buffers_cost_decode_nothing_and_make_prompts_fast() -> None:
     assert run.prefill > 1.3 * other.prefill
     assert other.decode == pytest.approx(planner.times.speeds(choice).decode)
     assert run.decode > 0.99 * other.decode
+    made, work = planner.plan(Budget(6 * GiB)), planner.work
+    there = {placed.item.key for placed in made.items if placed.device is Device.GPU}
+    told = predict(
+        planner.shape,
+        LAPTOP,
+        prompt=work.prompt,
+        depth=work.depth,
+        on_gpu=there,
+        prefetch_depth=made.prefetch_depth,
+        lent=made.lent,
+    )
+    assert told == made.predicted, "beside an answer as in the plan"
 
 
 def test_blocks_that_are_lent_their_room_are_of_one_size() -> None:

@@ -15,7 +15,7 @@ from engine.hub.names import RepoFile, fold
 from engine.hub.repository import RepositoryCard, RepositorySummary
 from engine.placement import report
 from engine.placement.arguments import MODES, add_arguments, parse_size
-from engine.placement.budget import Budget, GiB, MiB
+from engine.placement.budget import Budget, GiB, MiB, gpu_overhead
 from engine.placement.costs import Workload
 from engine.placement.hardware.catalogue import machine
 from engine.placement.plan import Mode
@@ -89,7 +89,10 @@ def test_json_says_what_the_table_says() -> None:
     made = report.plan_report(shape, DESKTOP, Workload(), Budget(6 * GiB), what_if=True)
     data = json.loads(json.dumps(report.as_json(made)))
     assert data["predicted"]["decode"] == pytest.approx(made.plan.predicted.decode, rel=0.05)
-    assert data["predicted"]["prefill"] > 0
+    assert data["predicted"]["prefill"] == pytest.approx(made.plan.predicted.prefill, rel=0.05)
+    buffers = sum(placed.item.bytes for placed in made.plan.items if placed.item.key in made.plan.lent)
+    assert data["memory"]["gpu"]["overhead"] == gpu_overhead(shape, Workload()) + buffers and buffers
+    assert any(task.name.endswith(" prefetched") for task in made.simulation.prefill.tasks), "through this room"
     assert data["memory"]["gpu"]["total"] <= 6 * GiB
     assert sum(p["bytes"] for p in data["placement"]) == shape.weight_bytes
     assert data["simulated"] is True

@@ -62,6 +62,14 @@ def test_experts_on_the_cpu_beat_whole_layers_on_a_small_card() -> None:
     assert rivals.best_llama_cpp().speeds.decode >= experts.speeds.decode
 
 
+def test_llama_cpp_reads_prompts_with_weights_copied_to_the_card() -> None:
+    rivals = Rivals(published_shape("qwen3-14b-q4_k_m"), DESKTOP, Workload(), Budget(4 * GiB))
+    few, all_on_cpu = rivals.whole_layers(1), rivals.whole_layers(0)
+    assert few and all_on_cpu
+    assert few.speeds.prefill > 2 * all_on_cpu.speeds.prefill
+    assert few.speeds.decode < 1.2 * all_on_cpu.speeds.decode
+
+
 def test_without_a_gpu_only_the_cpu_remains() -> None:
     rivals = Rivals(moe_shape(), machine("Ryzen 7 5800X"), Workload(), Budget(0))
     assert [(r.strategy, r.setting, r.gpu_bytes) for r in rivals.all()] == [("llama.cpp", "-ngl 0", 0)]
