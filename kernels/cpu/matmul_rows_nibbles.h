@@ -50,12 +50,26 @@ struct Nibbles4<IQ4_NLRow> {
 inline __m256i load_pair(const uint8_t* p, int block_bytes) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(load16(p)), load16(p + block_bytes), 1);
 }
+// Bytes ahead of those that are multiplied that are fetched at least: short rows would be waited for.
+constexpr size_t kLeastAhead = 2048;
+
 // What belongs to four blocks to their lanes, twice or beside zero.
 inline __m256 twice(__m128 v) {
   return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(v), _mm256_setr_epi32(0, 0, 2, 2, 1, 1, 3, 3));
 }
 inline __m256i once(__m128i v) {
   return _mm256_permutevar8x32_epi32(_mm256_zextsi128_si256(v), _mm256_setr_epi32(0, 4, 2, 4, 1, 4, 3, 4));
+}
+
+// Ones in the lanes of all but the first `n` blocks of four.
+inline __m256 all_but(int n) {
+  alignas(16) static const int32_t ones[7] = {0, 0, 0, -1, -1, -1, -1};
+  return twice(_mm_castsi128_ps(load16(reinterpret_cast<const uint8_t*>(ones + 3 - n))));
+}
+
+inline __m128 sums_of_four(__m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  return _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
 }
 
 template <class Row>
@@ -105,25 +119,35 @@ struct FourBlocks {
     }
   }
   __m256 add(const FourActivations<Row>& a, __m256 sum) const {
+    if constexpr (Nibbles4<Row>::kHasMin) sum = _mm256_fmadd_ps(m, a.sums, sum);
+    return _mm256_fmadd_ps(centred(a), _mm256_mul_ps(d, a.scales), sum);
+  }
+  // Only what `mask` has ones for.
+  __m256 add(const FourActivations<Row>& a, __m256 sum, __m256 mask) const {
+    if constexpr (Nibbles4<Row>::kHasMin) sum = _mm256_fmadd_ps(_mm256_and_ps(m, mask), a.sums, sum);
+    return _mm256_fmadd_ps(centred(a), _mm256_and_ps(_mm256_mul_ps(d, a.scales), mask), sum);
+  }
+  __m256 centred(const FourActivations<Row>& a) const {
     __m256i product = products(a);
     if constexpr (Nibbles4<Row>::kCentre != 0) product = _mm256_add_epi32(product, a.centre);
-    if constexpr (Nibbles4<Row>::kHasMin) sum = _mm256_fmadd_ps(m, a.sums, sum);
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), _mm256_mul_ps(d, a.scales), sum);
+    return _mm256_cvtepi32_ps(product);
   }
 };
 
-// Rows [row, row + kRows) against T tokens. The rows that follow are fetched in the order in which they lie.
+// Rows [row, row + kRows) against T tokens. The rows that follow are fetched in the order in which they lie. Blocks
+// that are left at a row's end are multiplied with those before them once more, which then count nothing.
 template <class Row, int kRows, int T>
 inline void multiply_nibbles(const MatmulTask& task, const Record32& at, int row) {
   const int blocks = task.cols / 32, whole = blocks / 4 * 4;
   const uint8_t* first = task.weights + row * task.row_bytes;
   const uint8_t* w = first;
+  const size_t group = kRows * task.row_bytes, ahead = (kLeastAhead + group - 1) / group * group;
   __m256 sums[kRows][T];
   for (int r = 0; r < kRows; ++r)
     for (int t = 0; t < T; ++t) sums[r][t] = _mm256_setzero_ps();
   for (int b = 0; b < whole; b += 4, w += 4 * Row::kBytes) {
     for (int i = 0; i < kRows * 4 * Row::kBytes; i += 64)
-      prefetch_rows(first, kRows * (task.row_bytes + static_cast<size_t>(w - first)) + static_cast<size_t>(i));
+      prefetch_rows(first, ahead + kRows * static_cast<size_t>(w - first) + static_cast<size_t>(i));
     FourActivations<Row> x[T];
     for (int t = 0; t < T; ++t) x[t].load(task.packed + t * at.stride, at, b);
 #pragma GCC unroll 4
@@ -133,10 +157,28 @@ inline void multiply_nibbles(const MatmulTask& task, const Record32& at, int row
       for (int t = 0; t < T; ++t) sums[r][t] = four.add(x[t], sums[r][t]);
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    RowSums<T> last;
-    add_last<Row, T>(w + r * task.row_bytes, task, at, whole, blocks - whole, last);
-    for (int t = 0; t < T; ++t) task.out[t * task.out_stride + row + r] = sum8(sums[r][t]) + total<Row, T>(last, t);
+  if (whole < blocks && whole > 0) {
+    const __m256 mask = all_but(whole + 4 - blocks);
+    FourActivations<Row> x[T];
+    for (int t = 0; t < T; ++t) x[t].load(task.packed + t * at.stride, at, blocks - 4);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      FourBlocks<Row> four;
+      four.load(first + r * task.row_bytes + (blocks - 4) * Row::kBytes);
+      for (int t = 0; t < T; ++t) sums[r][t] = four.add(x[t], sums[r][t], mask);
+    }
+  }
+  if (whole == 0) {  // fewer than four blocks
+    for (int r = 0; r < kRows; ++r) {
+      RowSums<T> few;
+      add_last<Row, T>(first + r * task.row_bytes, task, at, 0, blocks, few);
+      for (int t = 0; t < T; ++t) task.out[t * task.out_stride + row + r] = total<Row, T>(few, t);
+    }
+  } else if constexpr (kRows == 4 && T == 1) {
+    _mm_storeu_ps(task.out + row, sums_of_four(sums[0][0], sums[1][0], sums[2][0], sums[3][0]));
+  } else {
+    for (int r = 0; r < kRows; ++r)
+      for (int t = 0; t < T; ++t) task.out[t * task.out_stride + row + r] = sum8(sums[r][t]);
   }
 }
 
