@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
 from engine.placement.hardware.profile import Points
+from engine.placement.hardware.timing import model_reader
 from engine.placement.hardware.timing import pace as measured_pace
 from engine.placement.shape import ModelShape
 from engine.placement.state import VALUE_BYTES
@@ -40,7 +42,7 @@ _PEER_VARIANTS = (
     *((load, size) for load in _PEER_LOADS for size in (512, 64)),
     *((f"{load}, {_NO_FLASH}", 512) for load in _PEER_LOADS),
 )
-_PROBE_BYTES = 128 << 20
+_PROBE_PASSES = 3
 _PAUSE_TOKENS = 48
 
 
@@ -189,8 +191,10 @@ class Benchmark:
         def progress(turn: Turn) -> None:
             tell(f"{measure.name}: {turn.label} {turn.speed:.1f} tok/s")
 
+        reader = model_reader(Path(self.path), self.threads)
+
         def probe() -> float:
-            return _cpu.read_bandwidth(self.threads, bytes=_PROBE_BYTES, repeats=3)
+            return statistics.median(reader.read() for _ in range(_PROBE_PASSES))
 
         def pace() -> Points:
             return measured_pace(self.threads, self.tier or "auto")

@@ -57,6 +57,10 @@ class GGUFFile:
         info = self.tensors[name]
         return self._shards[info.shard].view()[info.offset : info.offset + info.n_bytes]
 
+    def data(self) -> memoryview:
+        """The whole first file as it is mapped, read-only."""
+        return self._shards[0].view()
+
     def populate_pages(self, name: str, begin: int, end: int) -> None:
         """The tensor's bytes begin … end are needed next: see `Shard.populate_pages`."""
         info = self.tensors[name]

@@ -1,19 +1,28 @@
-"""Seconds of a placement item on a device: a roofline per matrix, and a fixed cost per operation.
+"""Seconds of a placement item on a device: a roofline per matrix, and a fixed cost per operation and step.
 
 A product over `tokens` rows takes the longer of reading its weights and of its arithmetic:
 
     max(bytes / bandwidth, macs × tokens / rate(type, tokens))
 
-and, on a measured CPU, what it takes until the weights stream for products straight from rows, while those of panels
-take what stalls them in addition to computing. Packing the inputs, norms, rotations and activations are priced per
-value.
+and, on a measured CPU, what stalls it in addition to computing; one straight from rows also takes something per row,
+and until its weights stream. Packing the inputs, norms, rotations and activations are priced per value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.placement.hardware.profile import ADD, ATTENTION, GLU, PACK, PRODUCT, SCORE, DeviceProfile
+from engine.placement.hardware.profile import (
+    ADD,
+    ATTENTION,
+    FEW_SCORE,
+    FEWEST_IN_PANELS,
+    GLU,
+    PACK,
+    PRODUCT,
+    SCORE,
+    DeviceProfile,
+)
 from engine.placement.items import ExpertBank, ItemKind, Matrix, PlacementItem
 from engine.placement.state import F16_BYTES
 
@@ -47,8 +56,11 @@ class Workload:
 
 
 def product_seconds(matrix: Matrix, device: DeviceProfile, tokens: float = 1.0) -> float:
+    reading = matrix.bytes / device.bandwidth
     computing = matrix.macs * tokens / device.kernels.rate(matrix.type_name, tokens)
-    return device.seconds(PRODUCT, tokens, matrix.bytes / device.bandwidth, computing)
+    if tokens < FEWEST_IN_PANELS:
+        return device.seconds_from_rows(matrix.type_name, matrix.rows * tokens, reading, computing)
+    return device.seconds(PRODUCT, tokens, reading, computing)
 
 
 def weights_rate(device: DeviceProfile) -> float:
@@ -60,10 +72,9 @@ def weights_rate(device: DeviceProfile) -> float:
 
 def decode_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) -> float:
     """One token through one item."""
-    seconds = item.ops * device.op_seconds
     if item.kind is ItemKind.EMBEDDING:
-        return seconds  # one row is looked up
-    seconds += sum(product_seconds(matrix, device) for matrix in item.matrices)
+        return _embedding_seconds(item, device)
+    seconds = item.ops * device.op_seconds + _products_seconds(item, device, 1)
     return seconds + _element_seconds(item, device, 1) + _state_seconds(item, device, 1, work.depth, work)
 
 
@@ -72,12 +83,21 @@ def prefill_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) 
     tokens = work.chunk_tokens
     if item.kind is ItemKind.OUTPUT:
         return decode_seconds(item, device, work) / work.chunks
-    seconds = item.ops * device.op_seconds
     if item.kind is ItemKind.EMBEDDING:
-        return seconds
-    seconds += sum(product_seconds(matrix, device, tokens) for matrix in item.matrices)
+        return _embedding_seconds(item, device)
+    seconds = item.ops * device.op_seconds + _products_seconds(item, device, tokens)
     seconds += _element_seconds(item, device, tokens)
     return seconds + _state_seconds(item, device, tokens, work.reused + (work.prompt + 1) // 2, work)
+
+
+def _embedding_seconds(item: PlacementItem, device: DeviceProfile) -> float:
+    """Rows are looked up; every step begins here."""
+    return item.ops * device.op_seconds + device.step_seconds
+
+
+def _products_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) -> float:
+    starts = item.inputs * device.start_seconds if tokens < FEWEST_IN_PANELS else 0.0
+    return starts + sum(product_seconds(matrix, device, tokens) for matrix in item.matrices)
 
 
 def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) -> float:
@@ -85,8 +105,10 @@ def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) ->
 
 
 def expert_decode_seconds(bank: ExpertBank, device: DeviceProfile) -> float:
-    """One token through one expert: its matrices lie scattered, one op serves all experts of a layer."""
-    scattered = replace(device, bandwidth=device.bandwidth * device.scattered_share, start_seconds=0.0)
+    """One token through one expert: its matrices lie scattered, one op serves all experts of a layer. What stalls their
+    products is in the share of the bandwidth."""
+    bandwidth = device.bandwidth * device.scattered_share
+    scattered = replace(device, bandwidth=bandwidth, row_stalls={}, row_seconds=0.0)
     return sum(product_seconds(matrix, scattered) for matrix in bank.matrices)
 
 
@@ -107,5 +129,6 @@ def _state_seconds(item: PlacementItem, device: DeviceProfile, tokens: int, dept
     reading = state.read_bytes(depth, work.value_bytes) / device.bandwidth
     rows = tokens * state.rows_per_key
     rate = device.kernels.rate(ATTENTION, rows)
-    computing = state.macs(depth) / rate + state.scores(depth) / device.element_rates[SCORE]
+    scores = device.element_rates[FEW_SCORE if tokens == 1 else SCORE]
+    computing = state.macs(depth) / rate + state.scores(depth) / scores
     return device.seconds(ATTENTION, rows, reading, tokens * computing)

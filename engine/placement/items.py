@@ -67,6 +67,7 @@ class PlacementItem:
     matrices: tuple[Matrix, ...]
     state: StateShape | None = None
     ops: int = 0  # operations of the captured program, for fixed costs
+    inputs: int = 0  # of its products: those side by side share theirs, and run as one
     elements: tuple[tuple[str, int], ...] = ()  # element-wise work per token: kind and values
     tied_bytes: int = 0  # of `bytes`, those of the embedding table: the head reads it where none is its own
 
@@ -180,13 +181,18 @@ def _is_embedding(name: str) -> bool:
 def _item(kind: ItemKind, layer: int, tensors: Iterable[TensorShape], state: StateShape | None = None) -> PlacementItem:
     tensors = sorted(tensors, key=lambda t: _part(t) in _LAST)  # as they are used, in whatever order a file has them
     matrices = tuple(Matrix(t.type_name, t.rows * t.count, t.cols, t.bytes) for t in tensors if _is_product(t))
-    return PlacementItem(kind, layer, sum(t.bytes for t in tensors), matrices, state, _OPS[kind], _elements(tensors))
+    size, inputs = sum(t.bytes for t in tensors), _inputs(tensors)
+    return PlacementItem(kind, layer, size, matrices, state, _OPS[kind], len(inputs), _elements(tensors, inputs))
 
 
-def _elements(tensors: list[TensorShape]) -> tuple[tuple[str, int], ...]:
+def _inputs(tensors: list[TensorShape]) -> set[tuple[int, bool]]:
+    """Of an item's products, by their width: those side by side share theirs."""
+    return {(t.cols, _part(t) in _LAST) for t in tensors if _is_product(t)}
+
+
+def _elements(tensors: list[TensorShape], inputs: set[tuple[int, bool]]) -> tuple[tuple[str, int], ...]:
     """Element-wise work of an item: norms by their weights, packing of inputs, rotation of q and k, activation of gate
     and up, and the addition to the residual stream after a block's last product."""
-    inputs = {(t.cols, _part(t) in _LAST) for t in tensors if _is_product(t)}  # products side by side share theirs
     rows = dict.fromkeys(_PARTS, 0)
     for tensor in tensors:
         part = _part(tensor)
@@ -213,6 +219,7 @@ def _tied(output: PlacementItem, table: list[TensorShape]) -> PlacementItem:
         output,
         bytes=output.bytes + whole.bytes,
         matrices=output.matrices + whole.matrices,
+        inputs=output.inputs + whole.inputs,
         tied_bytes=whole.bytes,
     )
 

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #endif
 
+#include <nanobind/ndarray.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -124,17 +126,38 @@ size_t best_distance(ThreadPool& pool, int threads, const uint8_t* data, size_t 
   return known[threads] = kPrefetchDistances[best];
 }
 
+void check(int threads, size_t bytes) {
+  if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
+  if (bytes < (size_t{1} << 20)) throw std::invalid_argument("bytes must be at least 1 MiB");
+}
+
+// Keeps its threads, so that a look costs no more than what it reads.
+class MemoryReader {
+ public:
+  MemoryReader(int threads, const uint8_t* data, size_t bytes)
+      : data_(data), chunks_((check(threads, bytes), bytes / kChunkBytes)), pool_(threads, kSpinMicroseconds, false) {
+    distance_ = best_distance(pool_, threads, data_, chunks_);
+    read();  // what was written goes back to memory, and every page is mapped
+  }
+  double read() { return read_once(pool_, data_, chunks_, distance_); }
+
+ private:
+  const uint8_t* const data_;
+  const size_t chunks_;
+  ThreadPool pool_;
+  size_t distance_;
+};
+
+using Memory = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
 // Bytes per second that `threads` threads read together from a buffer of `bytes`: the median of `repeats` passes.
 double read_bandwidth(int threads, size_t bytes, int repeats) {
-  if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
+  check(threads, bytes);
   if (repeats < 1) throw std::invalid_argument("repeats must be at least 1");
-  if (bytes < (size_t{1} << 20)) throw std::invalid_argument("bytes must be at least 1 MiB");
   const Pages pages(bytes);
-  ThreadPool pool(threads, kSpinMicroseconds, false);
-  const size_t chunks = bytes / kChunkBytes, distance = best_distance(pool, threads, pages.data(), chunks);
-  read_once(pool, pages.data(), chunks, distance);  // what was written goes back to memory
+  MemoryReader reader(threads, pages.data(), bytes);
   std::vector<double> speeds;
-  for (int repeat = 0; repeat < repeats; ++repeat) speeds.push_back(read_once(pool, pages.data(), chunks, distance));
+  for (int repeat = 0; repeat < repeats; ++repeat) speeds.push_back(reader.read());
   return median(speeds);
 }
 
@@ -145,6 +168,14 @@ void bind_probe(nanobind::module_& m) {
         nb::arg("repeats") = 5, nb::call_guard<nb::gil_scoped_release>(),
         "Bytes per second that `threads` threads read together from memory in 4 KiB pages: the median of `repeats`, "
         "with the prefetching that is fastest here.");
+  nb::class_<MemoryReader>(m, "MemoryReader", "Reads `memory` with `threads` threads, which share it out.")
+      .def(
+          "__init__",
+          [](MemoryReader* self, int threads, const Memory& memory) {
+            new (self) MemoryReader(threads, memory.data(), memory.size());
+          },
+          nb::arg("threads"), nb::arg("memory"), nb::keep_alive<1, 3>())
+      .def("read", &MemoryReader::read, nb::call_guard<nb::gil_scoped_release>(), "Bytes per second of one pass.");
 }
 
 }  // namespace tessera

@@ -3,8 +3,9 @@
     python -m tests.bench.accuracy MODEL… [--threads 1,2] [--prefill 32,128,512] [--depths 0,4096] [--json FILE]
 
 Shared machines change their speed within a turn, so the CPU's pace is looked at between the slices of a prompt and
-between tokens, two at a time, and the bandwidth before the turn, between tokens, and after it; what that takes does not
-count. The token behind a look does not count either: in an answer each follows another. Each turn is
+between tokens, four at a time, and how fast the model's own pages are read before the turn, between tokens, and after
+it; what that takes does not count. The token behind a look does not count either: in an answer each follows another.
+Each turn is
 predicted with what was seen in it; turns whose bandwidths before and after differ by more than 15 % are thrown away,
 which is said, and the medians of the rest are judged: decode within 10 %, prefill within 15 %. Depths are reached
 without computing them: the cache is filled with numbers, and a step costs the same whatever they are.
@@ -30,18 +31,17 @@ from engine.memory.sequence_state import SequenceState
 from engine.models import build_graph, load_spec
 from engine.placement.hardware import probe
 from engine.placement.hardware.profile import HardwareProfile, Points
-from engine.placement.hardware.timing import Pace
+from engine.placement.hardware.timing import Pace, model_reader
 from engine.placement.predict import predict
 from engine.placement.shape import ModelShape
 from engine.runtime.executor import Chunk
 from engine.runtime.loaded import LoadedModel, assemble
-from kernels import _cpu
 
-_DECODED = 8
-_TOKENS_BETWEEN_LOOKS = 2
+_DECODED = 16
+_TOKENS_BETWEEN_LOOKS = 4
 _TRIES = 2
 _CHUNK = 512
-_BETWEEN_BYTES = 96 << 20
+_PASSES = 5
 _TARGETS = {"prefill": 0.15, "decode": 0.10}
 
 
@@ -63,6 +63,7 @@ class Measured:
                 for begin in range(0, flat.size, numbers.size):
                     flat[begin : begin + numbers.size] = numbers[: flat.size - begin]
         self._pace, self._looking = Pace(threads), 0.0
+        self._memory = model_reader(path, threads)
         self._run(0, 32)  # touches pages of the weights, grows scratch
         self._pace.look()
         self._pace.take()
@@ -74,9 +75,9 @@ class Measured:
         kept = self.dropped = 0
         for _ in range(_TRIES * count):
             self._pace.look()
-            before = probe.read_bandwidth(self.threads)
+            before = self._bandwidth()
             seconds, between = self._turn(measure)
-            after = probe.read_bandwidth(self.threads)
+            after = self._bandwidth()
             self._pace.look()
             pace = self._pace.take()
             if abs(before - after) <= PROBE_TOLERANCE * max(before, after):
@@ -86,6 +87,9 @@ class Measured:
                 self.dropped += 1
             if kept == count:
                 return
+
+    def _bandwidth(self) -> float:
+        return statistics.median(self._memory.read() for _ in range(_PASSES))
 
     def _turn(self, measure: Measure) -> tuple[float, list[float]]:
         """Seconds, and bandwidths between tokens."""
@@ -97,7 +101,7 @@ class Measured:
             if i % _TOKENS_BETWEEN_LOOKS == 0:
                 if i:
                     self._pace.look()
-                    between.append(_cpu.read_bandwidth(self.threads, _BETWEEN_BYTES, 1))
+                    between.append(self._memory.read())
                 self._run(measure.depth + i, 1)  # finds the caches as a look leaves them, not as a token does
             seconds += self._run(measure.depth + i, 1)
         return seconds, between

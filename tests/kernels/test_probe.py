@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from kernels import _cpu
@@ -10,9 +11,17 @@ from kernels import _cpu
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_bandwidth_is_a_positive_rate(threads: int) -> None:
     assert _cpu.read_bandwidth(threads, bytes=1 << 20, repeats=1) > 0
+    reader = _cpu.MemoryReader(threads, np.ones(1 << 20, np.uint8))
+    assert min(reader.read() for _ in range(3)) > 0
 
 
 @pytest.mark.parametrize("wrong", [{"threads": 0}, {"threads": 1, "repeats": 0}, {"threads": 1, "bytes": 10}])
 def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError):
         _cpu.read_bandwidth(**wrong)
+
+
+@pytest.mark.parametrize(("threads", "size"), [(0, 1 << 20), (1025, 1 << 20), (1, (1 << 20) - 1), (1, 0)])
+def test_a_reader_refuses_nonsense_too(threads: int, size: int) -> None:
+    with pytest.raises(ValueError):
+        _cpu.MemoryReader(threads, np.ones(size, np.uint8))

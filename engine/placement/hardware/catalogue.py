@@ -27,6 +27,7 @@ from engine.placement.hardware.profile import (
     ANY_TYPE,
     ATTENTION,
     ELEMENT_KINDS,
+    FEW_SCORE,
     SCORE,
     DeviceProfile,
     HardwareProfile,
@@ -219,7 +220,7 @@ def gpu_profile(gpu: CatalogueGPU) -> DeviceProfile:
         bandwidth=gpu.bandwidth_gb * _GB * GPU_READ_SHARE,
         kernels=KernelRates(points),
         op_seconds=GPU_OP_SECONDS,
-        element_rates=elements | {SCORE: peak / 8 / _SCORE_MACS},
+        element_rates=elements | dict.fromkeys((SCORE, FEW_SCORE), peak / 8 / _SCORE_MACS),
         scattered_share=GPU_SCATTERED_SHARE,
         stalls=STALLS,
     )

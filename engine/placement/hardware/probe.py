@@ -9,13 +9,15 @@ apart with the bandwidth.
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.gguf import QuantType
 from engine.gguf.quant_types import known_type
@@ -24,6 +26,8 @@ from engine.placement.hardware.profile import (
     ANY_TYPE,
     ATTENTION,
     ELEMENT_TOKENS,
+    FEW_SCORE,
+    FEWEST_IN_PANELS,
     GLU,
     NORM,
     PACK,
@@ -36,7 +40,7 @@ from engine.placement.hardware.profile import (
     common_first,
 )
 from engine.placement.hardware.timing import (
-    FEWEST_IN_PANELS,
+    FAR_BYTES,
     PACE_TYPE,
     SIDE,
     Bench,
@@ -54,14 +58,14 @@ Progress = Callable[[float, str], None]
 PROBE_SECONDS, CARD_SECONDS = 8.5, 3.5  # of all, and of a card's part; with the disk's that makes less than ten
 TYPES_SECONDS = 0.5  # of what is measured later
 BATCHES = (1, 4, 16, 128)
-_BANDWIDTH_BYTES = 192 << 20
+_BANDWIDTH_BYTES, _PASSES = 192 << 20, 5
 _TINY_OPS = 16
-_STALL_BYTES = 128 << 20  # several times what the caches hold: they keep a part of what is gone through in turn
+_FAR_SECONDS, _TYPE_FAR_SECONDS = 0.4, 0.15
 _LEAST_STALL = 0.01
-_START_ROWS = 256  # of a product whose start is a large part
+_SHORT = 4  # times shorter rows, or fewer of them, than others: those whose fixed costs are a large part
 _PACK_TOKENS, _FEW_ROWS = 64, 64  # of a product that is packing for the most part
 _HEADS, _HEAD_DIM, _DEPTH, _FAR_DEPTH = 8, 128, 512, 4096
-_FEW_QUERIES = (1, 2, 4)  # that share a key; the kernels go about them differently
+_FEW_QUERIES, _MANY = (1, 2, 4), 64  # that share a key; the kernels go about few differently
 _ELEMENT_OPS = 8  # on values that stay in cache, as between fused steps
 _EXPERTS, _EXPERT_ROWS, _EXPERT_COLS, _USED = 32, 768, 2048, 8
 _DISK_BYTES = 64 << 20
@@ -84,22 +88,26 @@ def measure_cpu(
     """The CPU as `threads` threads of our kernels see it, up to the instruction set `tier`, within about `seconds`."""
     progress(0.0, "memory bandwidth")
     until = time.monotonic() + seconds
-    bandwidths = bandwidth_per_threads(threads)
     bench = Bench(threads, tier, until)
+    bandwidths = bandwidth_per_threads(threads, bench.memory)
     op_seconds = _tiny_op_seconds(bench)
     pack = _pack_rate(bench)
+    beside = Beside(op_seconds, pack, _row_seconds(bench, pack))
     points: dict[str, Points] = {}
     progress(0.1, "attention over a cache")
-    points[ATTENTION], score = _attention_rates(bench, op_seconds)
+    points[ATTENTION], scores = _attention_rates(bench, op_seconds)
     progress(0.15, "norms, rotations, activations")
     elements = {kind: _element_rate(bench, kind, op_seconds) for kind in (NORM, ROPE, GLU, ADD)}
-    elements |= {PACK: pack, SCORE: score}
+    elements |= {PACK: pack, **scores}
     stalls: dict[str, Points] = {}
+    row_stalls: dict[str, float] = {}
     scattered = 1.0
-    start = 0.0
+    start = step = 0.0
     if not bench.is_late:
         progress(0.17, "products from memory")
-        stalls[PRODUCT], start = _product_stall(bench), _product_start(bench, op_seconds)
+        stalls[PRODUCT] = _panel_stall(bench)
+        start = _start_bytes(bench) / bandwidths[threads]
+        step = _step_seconds(bench)
     if not bench.is_late:
         progress(0.2, "attention over a cache")
         stalls[ATTENTION] = tuple((rows, _attention_stall(bench, rows)) for rows in _FEW_QUERIES if not bench.is_late)
@@ -109,10 +117,13 @@ def measure_cpu(
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
     for number, quant_type in enumerate(types):
         progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
-        points[quant_type.name] = _product_rates(bench, quant_type, op_seconds, pack)
+        points[quant_type.name] = _product_rates(bench, quant_type, beside)
         if bench.is_late:
             break
+        row_stalls[quant_type.name] = _row_stall(bench, quant_type, start * bandwidths[threads])
     points[ANY_TYPE] = points[types[0].name]
+    if row_stalls:
+        row_stalls[ANY_TYPE] = row_stalls[types[0].name]
     progress(1.0, "")
     return DeviceProfile(
         name=name,
@@ -125,7 +136,10 @@ def measure_cpu(
         scattered_share=scattered,
         bandwidth_by_threads=bandwidths,
         stalls=stalls,
+        row_stalls=row_stalls,
+        row_seconds=beside.row,
         start_seconds=start,
+        step_seconds=step,
         pace=bench.pace,
     )
 
@@ -134,12 +148,14 @@ def with_types(cpu: DeviceProfile, types: Iterable[QuantType], tier: str = "auto
     """With the rates of types that no time was left for, as they would have been measured then: within about
     TYPES_SECONDS, or what one type takes."""
     bench = Bench(cpu.threads, tier, time.monotonic() + TYPES_SECONDS, cpu.pace)
-    points = dict(cpu.kernels.points)
+    beside = Beside(cpu.op_seconds, cpu.element_rates[PACK], cpu.row_seconds)
+    points, row_stalls = dict(cpu.kernels.points), dict(cpu.row_stalls)
     for quant_type in common_first(types):
-        points[quant_type.name] = _product_rates(bench, quant_type, cpu.op_seconds, cpu.element_rates[PACK])
+        points[quant_type.name] = _product_rates(bench, quant_type, beside)
+        row_stalls[quant_type.name] = _row_stall(bench, quant_type, cpu.start_seconds * cpu.bandwidth)
         if bench.is_late:
             break
-    return replace(cpu, kernels=KernelRates(points))
+    return replace(cpu, kernels=KernelRates(points), row_stalls=row_stalls)
 
 
 def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
@@ -152,14 +168,18 @@ def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
 
 
 def read_bandwidth(threads: int) -> float:
-    """Bytes per second that `threads` threads read from RAM together. Cheap enough to repeat in every round."""
-    return _cpu.read_bandwidth(threads, _BANDWIDTH_BYTES, 3)
+    """Bytes per second that `threads` threads read from RAM together."""
+    return _cpu.read_bandwidth(threads, _BANDWIDTH_BYTES, _PASSES)
 
 
-def bandwidth_per_threads(most: int) -> dict[int, float]:
-    """The same for 1, 2, 4 … `most` threads."""
+def bandwidth_per_threads(most: int, memory: npt.NDArray[np.uint8]) -> dict[int, float]:
+    """The same of `memory` with 1, 2, 4 … `most` threads."""
     counts = sorted({1 << bit for bit in range(most.bit_length()) if 1 << bit <= most} | {most})
-    return {threads: read_bandwidth(threads) for threads in counts}
+    found: dict[int, float] = {}
+    for threads in counts:
+        reader = _cpu.MemoryReader(threads, memory)
+        found[threads] = statistics.median(reader.read() for _ in range(_PASSES))
+    return found
 
 
 def disk_read_bandwidth(folder: Path) -> float:
@@ -189,6 +209,16 @@ def disk_read_bandwidth(folder: Path) -> float:
 # --- one program per question -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a product takes beside its arithmetic: seconds of an operation, values packed per second, seconds of a
+    row."""
+
+    op: float
+    pack: float
+    row: float
+
+
 def _work_seconds(seconds: float, op_seconds: float) -> float:
     """An operation's time without its fixed cost, which never is the larger part of what is timed here."""
     return max(seconds - op_seconds, seconds / 2)
@@ -207,29 +237,63 @@ def _tiny_op_seconds(bench: Bench) -> float:
     return bench.seconds(Work(program, batch_of(1), _TINY_OPS))
 
 
-def _product_rates(bench: Bench, quant_type: QuantType, op_seconds: float, pack: float) -> Points:
-    return tuple((tokens, _product_rate(bench, quant_type, tokens, op_seconds, pack)) for tokens in BATCHES)
+def _row_seconds(bench: Bench, pack: float) -> float:
+    """What a row takes beside its arithmetic: sums of lanes, and columns that do not fill a vector."""
+    wide, narrow = (product(bench.tier, PACE_TYPE, 1, SIDE * n, SIDE // n) for n in (1, _SHORT))
+    more = bench.seconds(narrow) - bench.seconds(wide) + (SIDE - SIDE / _SHORT) / pack
+    return max(0.0, more) / ((_SHORT - 1) * SIDE)
 
 
-def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, op_seconds: float, pack: float) -> float:
+def _product_rates(bench: Bench, quant_type: QuantType, beside: Beside) -> Points:
+    return tuple((tokens, _product_rate(bench, quant_type, tokens, beside)) for tokens in BATCHES)
+
+
+def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, beside: Beside) -> float:
     """MAC/s of products whose weights stay in cache, without the packing of the activations."""
     seconds = bench.seconds(product(bench.tier, quant_type, tokens, SIDE))
-    return tokens * SIDE * SIDE / _work_seconds(seconds, op_seconds + tokens * SIDE / pack)
+    rows = SIDE * tokens * beside.row if tokens < FEWEST_IN_PANELS else 0.0
+    return tokens * SIDE * SIDE / _work_seconds(seconds, beside.op + rows + tokens * SIDE / beside.pack)
 
 
-def _product_stall(bench: Bench) -> Points:
-    """How much longer a product of panels takes from memory than from the cache, in times of reading it. Panels are
-    read while they are unpacked, which more tokens do not change; with many the difference would drown in computing."""
-    size = PACE_TYPE.row_bytes(SIDE) * SIDE
-    far, near = (product(bench.tier, PACE_TYPE, FEWEST_IN_PANELS, SIDE, n) for n in (_STALL_BYTES // size, 1))
-    return ((FEWEST_IN_PANELS, max(_LEAST_STALL, bench.stall(far, near, size))),)
+def _product_stall(bench: Bench, quant_type: QuantType, tokens: int, rows: int, seconds: float = _FAR_SECONDS) -> float:
+    """How much longer a product takes from memory than from the cache, in times of reading it."""
+    size = quant_type.row_bytes(SIDE) * rows
+    far, near = (product(bench.tier, quant_type, tokens, rows, memory=at) for at in (bench.memory, None))
+    return bench.far(far, near, lambda far, near, rate: (far - near) * rate / size, seconds)
 
 
-def _product_start(bench: Bench, op_seconds: float) -> float:
-    """Seconds until the weights stream of a product straight from rows; it has as many shares as larger ones."""
-    size = PACE_TYPE.row_bytes(SIDE) * _START_ROWS
-    far, near = (product(bench.tier, PACE_TYPE, 1, _START_ROWS, n) for n in (_STALL_BYTES // size, 1))
-    return max(0.0, bench.start(far, near, size) - op_seconds)
+def _panel_stall(bench: Bench) -> Points:
+    """Panels are read while they are unpacked, and more of it is waited for where little is computed between."""
+    found = ((tokens, _product_stall(bench, PACE_TYPE, tokens, SIDE)) for tokens in BATCHES[1:3])
+    return tuple((tokens, max(_LEAST_STALL, stall)) for tokens, stall in found)
+
+
+def _start_bytes(bench: Bench) -> float:
+    """Until the weights stream of a product straight from rows, in bytes that could be read meanwhile: it does not grow
+    with the rows, while what stalls them does."""
+    few, many = (_product_stall(bench, PACE_TYPE, 1, SIDE // n) for n in (_SHORT, 1))
+    return max(0.0, few - many) * PACE_TYPE.row_bytes(SIDE) * SIDE / (_SHORT - 1)
+
+
+def _row_stall(bench: Bench, quant_type: QuantType, start_bytes: float) -> float:
+    """Of one token's products, once their weights stream."""
+    stall = _product_stall(bench, quant_type, 1, SIDE, _TYPE_FAR_SECONDS)
+    return max(0.0, stall - start_bytes / (quant_type.row_bytes(SIDE) * SIDE))
+
+
+def _step_seconds(bench: Bench) -> float:
+    """What a step takes that does next to nothing: its tokens listed, its program run, its result read."""
+    program = _cpu.Program(bench.tier)
+    x = program.value(SIDE)
+    program.add(x, x, program.value(SIDE))
+    program.finish()
+    program.write(x, activations(1, SIDE))
+
+    def step() -> None:
+        program.run(bench.pool, _cpu.Batch.of([0], [0], [0], [[0]], [0], []))
+        program.read(x)
+
+    return bench.step_seconds(step, _FAR_SECONDS)
 
 
 def _pack_rate(bench: Bench) -> float:
@@ -239,22 +303,22 @@ def _pack_rate(bench: Bench) -> float:
     return _PACK_TOKENS * SIDE / max(seconds, few / 8)
 
 
-def _attention_rates(bench: Bench, op_seconds: float) -> tuple[Points, float]:
+def _attention_rates(bench: Bench, op_seconds: float) -> tuple[Points, dict[str, float]]:
     """MAC/s of attention over a cache of 16-bit floats that stays in cache, by query rows per key, and scores per
-    second: what a longer head adds is multiplication alone."""
-    tokens = 64
+    second of many tokens and of one."""
+    many, score = _attention_rate(bench, _MANY, _HEADS, op_seconds)
+    few = {rows: _attention_rate(bench, 1, _HEADS // rows, op_seconds) for rows in _FEW_QUERIES}
+    scores = {SCORE: score, FEW_SCORE: statistics.harmonic_mean([score for _, score in few.values()])}
+    return (*((rows, rate) for rows, (rate, _) in few.items()), (_MANY, many)), scores
+
+
+def _attention_rate(bench: Bench, tokens: int, kv_heads: int, op_seconds: float) -> tuple[float, float]:
+    """MAC/s and scores per second: what a longer head adds is multiplication alone."""
     scores = tokens * _HEADS * (_DEPTH + (tokens + 1) / 2)
-    short = bench.seconds(_attention(bench.tier, tokens, _HEADS, _HEAD_DIM // 2))
-    long = bench.seconds(_attention(bench.tier, tokens, _HEADS, _HEAD_DIM))
+    short, long = (bench.seconds(_attention(bench.tier, tokens, kv_heads, dim)) for dim in (_HEAD_DIM // 2, _HEAD_DIM))
     macs = 2 * _HEAD_DIM * scores
-    many = macs / 2 / max(long - short, long / 4)
-    score = scores / max(long - op_seconds - macs / many, long / 20)
-
-    def few(rows: int) -> float:
-        seconds = _work_seconds(bench.seconds(_attention(bench.tier, 1, _HEADS // rows, _HEAD_DIM)), op_seconds)
-        return _HEADS * _DEPTH * 2 * _HEAD_DIM / _work_seconds(seconds, _HEADS * _DEPTH / score)
-
-    return (*((rows, few(rows)) for rows in _FEW_QUERIES), (tokens, many)), score
+    rate = macs / 2 / max(long - short, long / 4)
+    return rate, scores / max(long - op_seconds - macs / rate, long / 20)
 
 
 def _attention_stall(bench: Bench, rows: int) -> float:
@@ -262,9 +326,10 @@ def _attention_stall(bench: Bench, rows: int) -> float:
     to block, and most of what computing would hide is waited for."""
     kv_heads = _HEADS // rows
     size = 2 * 2 * kv_heads * _HEAD_DIM * _FAR_DEPTH
-    far = _attention(bench.tier, 1, kv_heads, _HEAD_DIM, _FAR_DEPTH, _STALL_BYTES // size)
-    near = _attention(bench.tier, 1, kv_heads, _HEAD_DIM)
-    return max(_LEAST_STALL, bench.stall(far, near, size, _FAR_DEPTH / _DEPTH))
+    far = _attention(bench.tier, 1, kv_heads, _HEAD_DIM, _FAR_DEPTH, FAR_BYTES // size)
+    near, scale = _attention(bench.tier, 1, kv_heads, _HEAD_DIM), _FAR_DEPTH / _DEPTH
+    stall = bench.far(far, near, lambda far, near, rate: (far - scale * near) * rate / size, _FAR_SECONDS)
+    return max(_LEAST_STALL, stall)
 
 
 def _attention(tier: str, tokens: int, kv_heads: int, head_dim: int, depth: int = _DEPTH, layers: int = 1) -> Work:
@@ -318,8 +383,10 @@ def _scattered_share(bench: Bench) -> float:
     shapes = [(_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_COLS, _EXPERT_ROWS)]
     each = [PACE_TYPE.row_bytes(cols) * rows for rows, cols in shapes]
     handles = [program.weight(int(PACE_TYPE), rows, cols, _EXPERTS) for rows, cols in shapes]
+    begin = 0
     for handle, size in zip(handles, each, strict=True):
-        program.bind_weight(handle, filled(size * _EXPERTS))
+        program.bind_weight(handle, bench.memory, begin)
+        begin += size * _EXPERTS
     gate, up, down = handles
     order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32).reshape(-1, 1, _USED)
     ids = [program.value(_USED, True) for _ in order]
@@ -330,4 +397,6 @@ def _scattered_share(bench: Bench) -> float:
     program.write(mix, np.full((1, _USED), 1 / _USED, np.float32))
     for number, value in enumerate(ids):
         program.write(value, order[number])
-    return min(1.0, bench.share(Work(program, batch_of(1), len(order)), _USED * sum(each)))
+    size = _USED * sum(each)
+    far = Work(program, batch_of(1), len(order))
+    return min(1.0, bench.far(far, None, lambda far, _, rate: size / far / rate, _FAR_SECONDS))

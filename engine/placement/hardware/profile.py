@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 from engine.gguf import QuantType
 
@@ -14,9 +14,10 @@ ANY_TYPE = "*"
 ATTENTION = "attention"
 PRODUCT = "product"
 Points = tuple[tuple[int, float], ...]  # (tokens, value), tokens rising, values above zero
-NORM, ROPE, GLU, ADD, PACK, SCORE = "norm", "rope", "glu", "add", "pack", "score"
-ELEMENT_KINDS = (NORM, ROPE, GLU, ADD, PACK, SCORE)
+NORM, ROPE, GLU, ADD, PACK, SCORE, FEW_SCORE = "norm", "rope", "glu", "add", "pack", "score", "score of few rows"
+ELEMENT_KINDS = (NORM, ROPE, GLU, ADD, PACK, SCORE, FEW_SCORE)
 ELEMENT_TOKENS = 16  # with which these are measured
+FEWEST_IN_PANELS = 4  # tokens of a product; fewer are multiplied straight from rows in most tiers
 # Whose rate a type takes where its own was not measured: by how products are made (kernels/cpu/README.md).
 NEAREST_TYPE = {
     **dict.fromkeys(("IQ4_NL", "IQ4_XS", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS"), "Q8_0"),  # 8-bit values
@@ -32,6 +33,15 @@ def common_first(types: Iterable[QuantType]) -> list[QuantType]:
     return sorted(types, key=lambda kind: (*COMMON_TYPES, kind.name).index(kind.name))
 
 
+T = TypeVar("T")
+
+
+def of_type(measured: Mapping[str, T], type_name: str) -> T | None:
+    """What was measured of a type, or of its NEAREST_TYPE, or of any."""
+    nearest = NEAREST_TYPE.get(type_name, ANY_TYPE)
+    return next((measured[name] for name in (type_name, nearest, ANY_TYPE) if name in measured), None)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelRates:
     """Arithmetic speed per tensor type: `points[type] = ((tokens, MAC/s), …)` in rising order of tokens.
@@ -45,8 +55,8 @@ class KernelRates:
 
     def rate(self, type_name: str, tokens: float) -> float:
         """MAC/s at a batch of `tokens`, interpolated on logarithmic axes."""
-        nearest = NEAREST_TYPE.get(type_name, ANY_TYPE)
-        points = self.points.get(type_name) or self.points.get(nearest) or self.points[ANY_TYPE]
+        points = of_type(self.points, type_name)
+        assert points is not None  # a profile has rates of ANY_TYPE
         return _between(points, tokens)
 
 
@@ -66,12 +76,15 @@ class DeviceProfile:
     """`bandwidth`: sustained reading of weights by all threads. `op_seconds`: fixed cost of one op of a program.
 
     `element_rates`: values per second of the element-wise work (ELEMENT_KINDS) that stands between products: PACK is
-    the quantisation of a product's input, SCORE the softmax. `stalls`: of PRODUCT, by tokens, and of ATTENTION, by the
-    query rows that share a key, how much of the time of reading adds to that of computing. What does not stall, or has
-    fewer tokens, takes the longer of both and `start_seconds`: threads wait for the first bytes of each share of a
-    matrix's rows, before the memory's stream runs ahead of them. `scattered_share`: share of the
-    bandwidth that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is empty
-    where nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to compare moments by.
+    the quantisation of a product's input, SCORE the softmax, FEW_SCORE that of one token. `stalls`: of PRODUCT in
+    panels, by tokens, and of ATTENTION, by the query rows that share a key, how much of the time of reading adds to
+    that of computing; `row_stalls`: the same of products straight from rows, by type. `row_seconds`: what each row of
+    such a product takes beside its arithmetic. `start_seconds`: of such a product, until the memory's stream runs ahead
+    of the threads.
+    `step_seconds`: what a step takes beside its operations, where weights have driven its caller's data out of the
+    caches. `scattered_share`: share of the bandwidth that is left when small matrices from all over memory are read
+    (experts). `bandwidth_by_threads` is empty where nothing was measured. `pace`: MAC/s of the probe's reference
+    products, by tokens, to compare moments by.
     """
 
     name: str
@@ -84,16 +97,22 @@ class DeviceProfile:
     scattered_share: float = 1.0
     bandwidth_by_threads: Mapping[int, float] = field(default_factory=dict)
     stalls: Mapping[str, Points] = field(default_factory=dict)
+    row_stalls: Mapping[str, float] = field(default_factory=dict)
+    row_seconds: float = 0.0
     start_seconds: float = 0.0
+    step_seconds: float = 0.0
     pace: Points = ()
 
     def seconds(self, kind: str, tokens: float, reading: float, computing: float) -> float:
-        """Of a PRODUCT or ATTENTION that reads and computes for so long, side by side but for what stalls. `tokens`: of
-        attention, query rows that share a key."""
+        """Of a PRODUCT in panels, or ATTENTION, that reads and computes for so long, side by side but for what stalls.
+        `tokens`: of attention, query rows that share a key."""
         points = self.stalls.get(kind)
-        if points and tokens >= points[0][0]:
-            return max(reading, computing + _between(points, tokens) * reading)
-        return max(reading, computing) + (self.start_seconds if reading > 0 else 0.0)
+        return max(reading, computing + (_between(points, tokens) * reading if points else 0.0))
+
+    def seconds_from_rows(self, type_name: str, rows: float, reading: float, computing: float) -> float:
+        """Of a product straight from `rows` rows, once its weights stream."""
+        stalled = (of_type(self.row_stalls, type_name) or 0.0) * reading
+        return max(reading, computing + rows * self.row_seconds + stalled)
 
     def slowed(self, factor: float) -> DeviceProfile:
         """Everything but reading takes `factor` times longer."""
@@ -111,6 +130,8 @@ class DeviceProfile:
             self,
             kernels=KernelRates({name: slower(points) for name, points in self.kernels.points.items()}),
             op_seconds=self.op_seconds * factor(1),
+            row_seconds=self.row_seconds * factor(1),
+            step_seconds=self.step_seconds * factor(1),
             pace=slower(self.pace),
             element_rates={kind: rate / factor(ELEMENT_TOKENS) for kind, rate in self.element_rates.items()},
         )
@@ -165,7 +186,8 @@ class HardwareProfile:
         if threads == cpu.threads or not cpu.bandwidth_by_threads:
             return self
         nearest = max((n for n in cpu.bandwidth_by_threads if n <= threads), default=min(cpu.bandwidth_by_threads))
-        changed = replace(cpu.slowed(cpu.threads / threads), op_seconds=cpu.op_seconds, threads=threads)
+        changed = cpu.slowed(cpu.threads / threads)
+        changed = replace(changed, op_seconds=cpu.op_seconds, step_seconds=cpu.step_seconds, threads=threads)
         return replace(self, cpu=replace(changed, bandwidth=cpu.bandwidth_by_threads[nearest]))
 
     @property

@@ -26,7 +26,7 @@ from kernels import _cpu
 from kernels.cuda import source
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 9
+PROBE_VERSION = 10
 CPU_SHARE = 0.6  # of the progress, where a card is measured, too
 
 

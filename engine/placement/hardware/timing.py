@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 import mmap
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.gguf import QuantType
-from engine.placement.hardware.profile import Points
+from engine.gguf import GGUFFile, QuantType
+from engine.placement.hardware.profile import FEWEST_IN_PANELS, Points
 from kernels import _cpu
 
 SIDE = 1024  # rows and columns of the products that are timed: 0.6 MB of Q4_K
 PACE_TYPE = QuantType.Q4_K
-FEWEST_IN_PANELS = 4  # tokens; fewer are multiplied straight from rows in most tiers
 # Of the references, by tokens: products straight from rows, which wait for weights, and those of unpacked panels, which
 # keep the multipliers busy. Where others share the core, the latter lose about twice as much.
 PACE_TOKENS = (1, 16)
@@ -26,10 +27,13 @@ _PACE_SECONDS = 0.06
 # Times that a reference runs before a look in the midst of other work: after that has gone through memory, it is some
 # ten products until one takes as long as any later one (467, 293, 257, 244, 265, 244 … 195 µs).
 _SETTLING = 3
-_SECONDS_PER_WORK, _FAR_SECONDS = 0.03, 0.35
-_USUAL_LOOKS, _FAR_LOOKS = 25, 5
+_SECONDS_PER_WORK = 0.03
+_USUAL_LOOKS = 25
 _REFERENCE_TOKENS, _LEAST_TOKENS = 64, 16  # of what is timed at once, in panels or from rows: about 1 ms
-_BANDWIDTH_BYTES = 48 << 20
+# Several times what the caches hold: they keep a part of what is gone through in turn.
+FAR_BYTES = 128 << 20
+_LEAST_FAR_BYTES = 64 << 20  # read at once to learn the memory's speed, or to drive all else out of the caches
+_BLOCK = bytes(1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Bench:
     def __init__(self, threads: int, tier: str, until: float = math.inf, pace: Points = ()) -> None:
         self.threads, self.tier, self._until = threads, tier, until
         self.pool = _cpu.ThreadPool(threads)
+        self.memory = mapped_pages(FAR_BYTES)
+        self._reader = _cpu.MemoryReader(threads, self.memory[:_LEAST_FAR_BYTES])
         self._references = {tokens: Reference(tier, tokens) for tokens in PACE_TOKENS}
         self._usual = {tokens: self._references[tokens].macs / rate for tokens, rate in pace or self._looks()}
 
@@ -113,37 +119,33 @@ class Bench:
             before = after
         return statistics.median(ratios) * self._usual[kind] / work.repeats
 
-    def stall(self, far: Work, near: Work, size: int, scale: float = 1.0) -> float:
-        """How much longer an operation of `far` takes than `scale` ones of `near`, in times of reading `size` bytes."""
-        return self._far(far, near, lambda far, near, rate: (far - scale * near) * rate / size)
-
-    def start(self, far: Work, near: Work, size: int) -> float:
-        """Seconds that an operation of `far` takes beyond the longer of reading `size` bytes and one of `near`."""
-        return self._far(far, near, lambda far, near, rate: far - max(near, size / rate))
-
-    def share(self, far: Work, size: int) -> float:
-        """Of the memory's bandwidth, what operations of `far` read with, `size` bytes each."""
-        return self._far(far, None, lambda far, near, rate: size / far / rate)
-
-    def _far(self, far: Work, near: Work | None, figure: Callable[[float, float, float], float]) -> float:
-        """Of the seconds of an operation of each, and the memory's speed beside them: the median of moments in each of
-        which both are looked at by turns, some operations of `far` at a time."""
-        begin, at, some = time.monotonic(), 0, max(1, near.repeats // 2) if near is not None else 1
+    def far(
+        self, far: Work, near: Work | None, figure: Callable[[float, float, float], float], seconds: float
+    ) -> float:
+        """A figure made of the seconds of an operation of `far`, whose data is in memory, of one of `near`, on data in
+        cache, and of the memory's bytes per second: the median of moments in each of which all are looked at."""
+        begin, at, some = time.monotonic(), 0, min(near.repeats if near is not None else 1, far.repeats - 1)
         found: list[float] = []
-        while not found or (time.monotonic() - begin < _FAR_SECONDS and not self.is_late):
-            far_times: list[float] = []
-            near_times: list[float] = []
-            rate = self._bandwidth()
-            for _ in range(_FAR_LOOKS):
-                far_times.append(far.run(self.pool, at, at + some) / some)
-                at = at + some if at + 2 * some <= far.repeats else 0
-                near_times.append(near.warm_seconds(self.pool) / near.repeats if near is not None else 0.0)
-            rate = (rate + self._bandwidth()) / 2
-            found.append(figure(statistics.median(far_times), statistics.median(near_times), rate))
+        rate = self._reader.read()
+        while not found or (time.monotonic() - begin < seconds and not self.is_late):
+            computing = near.warm_seconds(self.pool) / near.repeats if near is not None else 0.0
+            far.run(self.pool, at, at + 1)  # so that no thread sleeps when the next begins
+            reading = far.run(self.pool, at + 1, at + 1 + some) / some
+            at = at + 1 + some if at + 2 * (1 + some) <= far.repeats else 0
+            before, rate = rate, self._reader.read()
+            found.append(figure(reading, computing, (before + rate) / 2))
         return statistics.median(found)
 
-    def _bandwidth(self) -> float:
-        return _cpu.read_bandwidth(self.threads, _BANDWIDTH_BYTES, 1)
+    def step_seconds(self, step: Callable[[], None], seconds: float) -> float:
+        """Of a step whose data weights have driven out of the caches."""
+        begin = time.monotonic()
+        found: list[float] = []
+        while not found or (time.monotonic() - begin < seconds and not self.is_late):
+            self._reader.read()
+            before = time.perf_counter()
+            step()
+            found.append(time.perf_counter() - before)
+        return statistics.median(found)
 
 
 class Pace:
@@ -180,24 +182,55 @@ def pace(threads: int, tier: str = "auto") -> Points:
     return looks.take()
 
 
-def product(tier: str, quant_type: QuantType, tokens: int, rows: int, matrices: int = 1) -> Work:
-    """A product with `rows` rows, with several matrices in turn where they shall come from memory."""
-    repeats = max(matrices, 1, (_REFERENCE_TOKENS if tokens >= FEWEST_IN_PANELS else _LEAST_TOKENS) // tokens)
+def product(
+    tier: str,
+    quant_type: QuantType,
+    tokens: int,
+    rows: int,
+    cols: int = SIDE,
+    memory: npt.NDArray[np.uint8] | None = None,
+) -> Work:
+    """A product with `rows` rows of `cols`; with as many matrices in turn as `memory` has room for, where it is
+    given."""
+    size = quant_type.row_bytes(cols) * rows
+    weights_bytes = filled(size) if memory is None else memory
+    matrices = len(weights_bytes) // size
+    repeats = max(matrices, (_REFERENCE_TOKENS if tokens >= FEWEST_IN_PANELS else _LEAST_TOKENS) // tokens)
     program = _cpu.Program(tier)
-    x, out = program.value(SIDE), program.value(rows)
-    weights = [program.weight(int(quant_type), rows, SIDE) for _ in range(matrices)]
-    for weight in weights:
-        program.bind_weight(weight, filled(quant_type.row_bytes(SIDE) * rows))
+    x, out = program.value(cols), program.value(rows)
+    weights = [program.weight(int(quant_type), rows, cols) for _ in range(matrices)]
+    for number, weight in enumerate(weights):
+        program.bind_weight(weight, weights_bytes[number * size : (number + 1) * size])
     for number in range(repeats):
         program.linear(x, [weights[number % matrices]], [None], [out])
     program.finish()
-    program.write(x, activations(tokens, SIDE))
+    program.write(x, activations(tokens, cols))
     return Work(program, batch_of(tokens), repeats, tokens)
 
 
+def mapped_pages(size: int) -> npt.NDArray[np.uint8]:
+    """Bytes of a file that is gone from its folder, mapped as a model's are. The system gives files pages that lie
+    side by side: a stream of them is read faster, by a sixth at 14 GB/s, than of small pages from anywhere."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            for _ in range(0, size, len(_BLOCK)):
+                file.write(_BLOCK)
+            file.flush()
+            mapping = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except OSError:  # no room, or no folder that can be written to
+        return filled(size)
+    return np.frombuffer(mapping, np.uint8)
+
+
+def model_reader(path: Path, threads: int) -> _cpu.MemoryReader:
+    """Reads the pages in which a model lies, up to FAR_BYTES of them, or others where they are too few."""
+    with GGUFFile.open(path) as gguf:
+        own = np.frombuffer(gguf.data(), np.uint8)[-FAR_BYTES:]
+    return _cpu.MemoryReader(threads, own if len(own) >= _LEAST_FAR_BYTES else filled(FAR_BYTES))
+
+
 def filled(size: int) -> npt.NDArray[np.uint8]:
-    """Bytes in small pages of their own, as a mapped model file and a cache have them: in huge ones, as arrays get
-    them, experts are read a fifth to a quarter faster."""
+    """Bytes in small pages of their own, as a cache of keys and values has them."""
     if hasattr(mmap, "MAP_PRIVATE"):
         mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     else:

@@ -6,10 +6,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine.gguf import QuantType
-from engine.placement.costs import Workload, decode_seconds, product_seconds, weights_rate
+from engine.placement.costs import Workload, decode_seconds, prefill_seconds, product_seconds, weights_rate
 from engine.placement.hardware import catalogue, probe, store
 from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import (
@@ -216,6 +217,8 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     assert 0 < made.scattered_share <= 1 and min(rate for _, rate in made.pace) > 1e8
     assert set(made.stalls) == {PRODUCT, ATTENTION} and 0 <= made.start_seconds < 1e-2
     assert all(share > 0 for shares in made.stalls.values() for _, share in shares)
+    assert set(made.row_stalls) == names | {"*"} and min(made.row_stalls.values()) >= 0
+    assert 0 <= made.row_seconds < 1e-4 and 0 < made.step_seconds < 1e-2
     assert all(rate > 1e6 for rates in made.kernels.points.values() for _, rate in rates)
 
 
@@ -238,7 +241,8 @@ def test_types_that_no_time_was_left_for_are_measured_when_a_model_has_them(
     new = set(learnt.cpu.kernels.points) - set(kept.cpu.kernels.points)
     assert new == {"MXFP4", "Q4_K", "IQ4_XS"} - set(kept.cpu.kernels.points) >= {"MXFP4", "IQ4_XS"}
     assert all(rate > 1e6 for name in new for _, rate in learnt.cpu.kernels.points[name])
-    assert replace(learnt.cpu, kernels=kept.cpu.kernels) == kept.cpu
+    assert set(learnt.cpu.row_stalls) == new and min(learnt.cpu.row_stalls.values()) >= 0
+    assert replace(learnt.cpu, kernels=kept.cpu.kernels, row_stalls=kept.cpu.row_stalls) == kept.cpu
     assert not store.learn_types(tmp_path, 2, ["MXFP4", "Q4_K", "IQ4_XS", "of the future"])
     assert measured == [2]
     assert store.this_machine(tmp_path, 2, types=["Q5_K"]).cpu.kernels.points["Q5_K"]
@@ -254,7 +258,7 @@ def test_what_is_learnt_later_is_of_the_machine_as_it_was() -> None:
 
 
 def test_bandwidth_is_measured_for_the_usual_thread_counts() -> None:
-    assert sorted(probe.bandwidth_per_threads(3)) == [1, 2, 3]
+    assert sorted(probe.bandwidth_per_threads(3, np.ones(1 << 20, np.uint8))) == [1, 2, 3]
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system cannot forget cached pages")
@@ -324,17 +328,31 @@ def test_panels_may_be_slowed_more_than_rows() -> None:
 
 def test_reading_hides_behind_computing_but_for_what_stalls() -> None:
     stalling = _fake_measure("x", 64 * GiB, 8)
-    assert replace(stalling, stalls={}, start_seconds=0.0).seconds(PRODUCT, 1, 3.0, 2.0) == 3.0
+    assert replace(stalling, stalls={}).seconds(PRODUCT, 4, 3.0, 2.0) == 3.0
     assert stalling.seconds(PRODUCT, 4, 1.0, 2.0) == stalling.seconds(PRODUCT, 512, 1.0, 2.0) == 4.0
     attending = replace(stalling, stalls={ATTENTION: ((1, 1.0), (4, 0.5))})
     assert [attending.seconds(ATTENTION, rows, 2.0, 3.0) for rows in (1, 4, 16)] == [5.0, 4.0, 4.0]
 
 
-def test_products_from_rows_take_the_longer_of_reading_and_computing_once_their_weights_stream() -> None:
-    device = replace(_fake_measure("x", 64 * GiB, 8), start_seconds=0.5)
-    assert device.seconds(PRODUCT, 1, 3.0, 1.0) == 3.5
-    assert device.seconds(PRODUCT, 3, 1.0, 2.0) == 2.5
-    assert device.seconds(PRODUCT, 1, 0.0, 2.0) == 2.0  # in cache, as where only computing is asked for
+def test_products_from_rows_take_longer_by_their_rows_and_by_what_stalls_their_type() -> None:
+    device = replace(_fake_measure("x", 64 * GiB, 8), row_stalls={"*": 0.5, "Q8_0": 1.0}, row_seconds=0.25)
+    assert device.seconds_from_rows("Q4_K", 0, 3.0, 1.0) == 3.0  # computing hides behind reading
+    assert device.seconds_from_rows("Q4_K", 4, 3.0, 1.0) == 3.5
+    assert device.seconds_from_rows("Q8_0", 4, 3.0, 1.0) == device.seconds_from_rows("IQ4_XS", 4, 3.0, 1.0) == 5.0
+    assert replace(device, row_stalls={}).seconds_from_rows("Q8_0", 4, 3.0, 3.0) == 4.0
+
+
+def test_products_side_by_side_start_once_and_a_step_with_its_embedding() -> None:
+    device = replace(_fake_measure("x", 64 * GiB, 8), start_seconds=0.5, step_seconds=2.0)
+    plain = replace(device, start_seconds=0.0, step_seconds=0.0)
+    matrices = (Matrix("Q4_K", 8, 256, 1152), Matrix("Q4_K", 8, 256, 1152), Matrix("Q4_K", 256, 8, 1152))
+    block = PlacementItem(ItemKind.FEED_FORWARD, 0, 3456, matrices, ops=2, inputs=2)
+    embedding = PlacementItem(ItemKind.EMBEDDING, -1, 0, (), ops=1)
+    few, many = Workload(prompt=3), Workload(prompt=64)
+    for item, work, more in ((block, few, 1.0), (embedding, few, 2.0), (embedding, many, 2.0), (block, many, 0.0)):
+        assert prefill_seconds(item, device, work) - prefill_seconds(item, plain, work) == pytest.approx(more)
+    for item, more in ((block, 1.0), (embedding, 2.0)):
+        assert decode_seconds(item, device, few) - decode_seconds(item, plain, few) == pytest.approx(more)
 
 
 def test_query_heads_that_share_a_key_share_what_stalls_attention() -> None:
