@@ -33,8 +33,9 @@ class StepTables:
         self._schedule: Schedule | None = None  # that the buffers are used by
 
     def set_placement(self, placement: Placement, sides: Mapping[bool, Side], tile_sizes: Mapping[str, int]) -> None:
-        """Other programs, which know nothing yet."""
-        self._placement, self._sides, self._tiles, self._schedule = placement, sides, Tiles(tile_sizes), None
+        """Other programs, which know nothing yet; which experts come over the link, the next step chooses."""
+        self._placement, self._sides, self._tiles = placement, sides, Tiles(tile_sizes)
+        self._is_streaming, self._schedule = False, None
         self.apply(placement.slots)
 
     def apply(self, banks: Iterable[str]) -> None:
@@ -66,6 +67,7 @@ class StepTables:
         copied back into them, between steps: the bytes copied."""
         if schedule is self._schedule:
             return 0
+        self._schedule = None  # until all is done: a copy may fail
         side, passing = self._sides[True], self._residency.passing
         bind_pieces(side.program, side.graph, (*schedule.pieces, *schedule.lent), passing.buffers)
         copied = sum(map(passing.load_piece, schedule.lent))

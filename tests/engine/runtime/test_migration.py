@@ -20,7 +20,7 @@ from engine.runtime.devices import DeviceMemory, DeviceMemoryError
 from engine.runtime.migration import MigrationFailedError, migrate
 from engine.runtime.placement import Placement
 from engine.runtime.residency import PART_BYTES
-from tests.support.hybrid_model import PLENTY, HybridModel, everything, items_of, random_placement
+from tests.support.hybrid_model import PLENTY, HybridModel, banks_of, everything, items_of, random_placement
 from tests.support.native_model import Logits, NativeModel
 from tests.support.tiny_models import TinyModel
 
@@ -90,6 +90,19 @@ def test_random_changes_between_steps_of_a_conversation(model: HybridModel, refe
         assert model.executor.placement == target
         consistent(model)
         talk.say()
+
+
+def test_experts_that_come_over_the_link_change_in_the_middle_of_a_prompt(path: Path) -> None:
+    tokens = TOKENS[:40] * 3
+    model, reference = HybridModel(path), NativeModel(path).logits(tokens)
+    state, banks = model.new_state(), banks_of(model.graph)
+    for part, (slots, streamed) in enumerate([(2, 3), (3, 5), (2, 0)]):
+        some = dict.fromkeys(banks, streamed) if streamed else {}
+        model.place(Placement(everything(model.graph).on_device, dict.fromkeys(banks, slots), some))
+        rows = model.extend(state, tokens[40 * part : 40 * part + 40])
+        assert np.abs(rows - reference[40 * part : 40 * part + 40]).max() <= 1e-3 * reference.std()
+    state.release()
+    model.close()
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from engine.budget_control import BudgetControl
+from engine.errors import OutOfMemoryError
 from engine.gguf import GGUFFile
 from engine.messages import Event, PlacementChanged
 from engine.placement.costs import Workload
@@ -20,7 +21,7 @@ from engine.runtime.devices.open import emulated_machine
 from engine.runtime.devices.streams import Span
 from engine.runtime.migration import MigrationFailedError
 from engine.runtime.placement import Placement
-from engine.runtime.prefetch import buffer_sizes, pieces_of, prefetchable
+from engine.runtime.prefetch import Piece, buffer_sizes, pieces_of, prefetchable
 from engine.runtime.rates import Rates
 from engine.runtime.streaming import FEWEST_TOKENS
 from tests.support.hybrid_model import HybridModel, Open, items_of, random_placement
@@ -141,6 +142,26 @@ def test_what_is_lent_its_buffers_is_copied_back_once(tiny_models: Write, passin
     state.release()
     assert np.abs(np.concatenate(rows) - reference).max() <= 1e-3 * reference.std()
     assert model.device.memory.used == alone, "room for both is there from the beginning"
+    model.close()
+
+
+def test_a_prompt_is_right_behind_a_copy_back_that_failed(tiny_models: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block 1 has other buffers in prompts than those that it was lent."""
+    path = tiny_models(MODEL)
+    model, reference = HybridModel(path), NativeModel(path).logits(TOKENS)
+    attention, blocks = frozenset(f"blk.{layer}.attn" for layer in range(4)), prefetchable(model.graph)
+    model.place(Placement(attention, {}, {}, blocks, frozenset(), 2, BLOCKS))
+    state = model.new_state()
+    model.extend(state, TOKENS[:FEWEST_TOKENS])
+
+    def refuse(_piece: Piece) -> int:
+        raise OutOfMemoryError("There is no memory.")
+
+    with monkeypatch.context() as patch, pytest.raises(OutOfMemoryError):
+        patch.setattr(model.executor.residency.passing, "load_piece", refuse)
+        model.extend(state, TOKENS[FEWEST_TOKENS : FEWEST_TOKENS + 1])
+    state.release()
+    assert np.abs(run(model) - reference).max() <= 1e-3 * reference.std()
     model.close()
 
 
