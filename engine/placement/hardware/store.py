@@ -19,7 +19,15 @@ from engine.hub.folders import cache_folder
 from engine.placement.hardware import catalogue, probe
 from engine.placement.hardware.card import with_datasheet
 from engine.placement.hardware.load import OthersLoad
-from engine.placement.hardware.profile import DeviceProfile, HardwareProfile, KernelRates, Link, Points
+from engine.placement.hardware.profile import (
+    ANY_TYPE,
+    ELEMENT_KINDS,
+    DeviceProfile,
+    HardwareProfile,
+    KernelRates,
+    Link,
+    Points,
+)
 from engine.runtime.devices.cuda.find import FoundCard, find_card
 from engine.telemetry.gpus import GPU, GPUReport, read_gpus
 from kernels import _cpu
@@ -252,6 +260,8 @@ def _device(data: Mapping[str, Any]) -> DeviceProfile:
     bandwidths = {int(threads): float(rate) for threads, rate in data["bandwidth_by_threads"].items()}
     read = {"kernels": KernelRates(points), "stalls": stalls, "bandwidth_by_threads": bandwidths}
     read["pace"] = _points(data["pace"])
+    if ANY_TYPE not in points or not data["element_rates"].keys() >= set(ELEMENT_KINDS):
+        raise ValueError("a profile without what every model's price is made of")
     return DeviceProfile(**{**data, **read})
 
 

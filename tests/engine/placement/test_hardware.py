@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +177,19 @@ def test_a_damaged_profile_is_measured_again(content: str, tmp_path: Path, measu
     kept = store.this_machine(tmp_path, 2, gpus=NONE)
     (path,) = tmp_path.glob("*.json")
     path.write_text(content, "latin-1")
+    assert store.this_machine(tmp_path, 2, gpus=NONE) == kept
+    assert len(measured) == 2
+
+
+@pytest.mark.parametrize(("place", "name"), [(("element_rates",), "rope"), (("kernels", "points"), "*")])
+def test_a_profile_that_lacks_what_prices_need_is_measured_again(
+    place: tuple[str, ...], name: str, tmp_path: Path, measured: list[int]
+) -> None:
+    kept = store.this_machine(tmp_path, 2, gpus=NONE)
+    (path,) = tmp_path.glob("*.json")
+    content = json.loads(path.read_text("utf-8"))
+    del reduce(getitem, place, content["cpu"])[name]
+    path.write_text(json.dumps(content), "utf-8")
     assert store.this_machine(tmp_path, 2, gpus=NONE) == kept
     assert len(measured) == 2
 
