@@ -420,8 +420,8 @@
       <translation>第 {0} 层的专家被固定到 GPU，而其路由被固定到内存。</translation>
     </message>
     <message>
-      <source>Feed-forward blocks in RAM come over the link for a prompt where that is faster: {} × {} are lent to those under way by blocks that are on the GPU while an answer is written.</source>
-      <translation>内存中的前馈块会在更快的情况下经由总线传来供处理提示词：生成回答时位于 GPU 上的块为传输中的块让出 {} × {}。</translation>
+      <source>Feed-forward blocks in RAM come over the link for a prompt where that is faster: {} × {} are lent to those under way by blocks that are on the GPU while an answer is written, unless others come faster so then, too.</source>
+      <translation>内存中的前馈块会在更快的情况下经由总线传来供处理提示词：生成回答时位于 GPU 上的块为传输中的块让出 {} × {}；若生成回答时让其他块传来也更快，则同样让出。</translation>
     </message>
     <message>
       <source>Feed-forward blocks in RAM come over the link for a step where that is faster: {} × {} are kept for those under way.</source>
@@ -1712,8 +1712,8 @@
       <translation>交接给处理器</translation>
     </message>
     <message>
-      <source>in RAM, and on the GPU while an answer is written: for prompts, others pass through its room there</source>
-      <translation>在内存中，生成回答时也在 GPU 上：处理提示词时，其位置供其他块传输经过</translation>
+      <source>in RAM, and on the GPU while an answer is written, unless others gain more from its room there: for prompts, they pass through it</source>
+      <translation>在内存中，生成回答时也在 GPU 上，除非让其他块经过其位置更快：处理提示词时，其位置供其他块传输经过</translation>
     </message>
     <message>
       <source>in RAM: a token reads a single row of it</source>

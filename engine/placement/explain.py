@@ -24,7 +24,10 @@ _ON_GPU = {
     ItemKind.SHARED: "used by every token, so it comes before any single expert",
     ItemKind.OUTPUT: "used by every token; the GPU reads it faster",
 }
-LENT = "in RAM, and on the GPU while an answer is written: for prompts, others pass through its room there"
+LENT = (
+    "in RAM, and on the GPU while an answer is written, unless others gain more from its room there: for prompts, they "
+    "pass through it"
+)
 _MIN_CONTEXT = 512
 _NOTICEABLE = 1.005  # times as fast
 
@@ -67,7 +70,8 @@ def notes(planner: Planner, choice: Choice, limit: int, budget: Budget) -> tuple
         size = gib(planner.items[min(choice.lent)].bytes)
         found.append(
             f"Feed-forward blocks in RAM come over the link for a prompt where that is faster: {len(choice.lent)} × "
-            f"{size} are lent to those under way by blocks that are on the GPU while an answer is written."
+            f"{size} are lent to those under way by blocks that are on the GPU while an answer is written, unless "
+            "others come faster so then, too."
         )
     elif choice.uses_gpu and choice.prefetch_depth:
         found.append(
