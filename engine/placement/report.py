@@ -25,6 +25,7 @@ from engine.placement.rivals import Rivals
 from engine.placement.shape import ModelShape
 from engine.placement.shape_source import read_shape
 from engine.placement.simulator import simulate
+from engine.placement.state import VALUE_BYTES
 from engine.runtime.devices.device import parse_device
 from engine.runtime.devices.open import with_device
 from engine.runtime.threads import default_threads
@@ -56,7 +57,11 @@ def make_report(args: argparse.Namespace) -> PlanReport:
             remedy="Give the context by --context.",
         )
     prompt = min(args.prompt or 2048, args.context)
-    work = Workload(context=args.context, prompt=prompt, depth=prompt, value_bytes=shape.value_bytes(args.kv_type))
+    value_bytes = shape.value_bytes(args.kv_type)
+    if value_bytes != VALUE_BYTES[args.kv_type]:
+        odd = "The context is counted in 16 bits: this model's heads are not whole blocks of 32 numbers."
+        hardware = replace(hardware, notes=(*hardware.notes, odd))
+    work = Workload(context=args.context, prompt=prompt, depth=prompt, value_bytes=value_bytes)
     chosen = args.budget if args.budget is not None or args.device is None else parse_device(args.device).budget
     budget = recommended_budget(hardware) if chosen is None else Budget(chosen)
     what_if = any(option is not None for option in (args.gpu, args.cpu, args.ram))

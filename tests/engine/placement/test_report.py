@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from engine.placement.plan import Mode
 from engine.placement.shape import ModelShape
 from engine.placement.shape_source import choose_model
 from tests.support.shapes import dense_tensors, header, published_shape
+from tests.support.tiny_models import TinyModel
 
 DESKTOP = machine("Ryzen 7 5800X", "RTX 4090", ram_bytes=64 * GiB)
 
@@ -144,6 +146,15 @@ def test_keys_and_values_in_8_bits(starter_model: Path, capsys: pytest.CaptureFi
     assert states[1] * 32 == states[0] * 17
     assert _run(*arguments) == 0
     assert "context 4096, kept in 8 bits" in capsys.readouterr().out
+
+
+def test_heads_that_do_not_fit_8_bits_are_counted_in_16(
+    tiny_models: Callable[[TinyModel], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tiny_models(TinyModel("llama", head_dim=48))
+    assert _run(str(path), "--context", "512", "--cpu", "5800x", "--gpu", "4090", "--kv-type", "q8_0") == 0
+    out = capsys.readouterr().out
+    assert "heads are not whole blocks of 32 numbers" in out and "in 8 bits" not in out
 
 
 @pytest.mark.parametrize(
