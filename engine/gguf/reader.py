@@ -58,8 +58,8 @@ class GGUFFile:
         return self._shards[info.shard].view()[info.offset : info.offset + info.n_bytes]
 
     def data(self) -> memoryview:
-        """The whole first file as it is mapped, read-only."""
-        return self._shards[0].view()
+        """The whole of the largest file as it is mapped, read-only: a set's first may hold no tensors."""
+        return max(self._shards, key=lambda shard: shard.file_bytes).view()
 
     def populate_pages(self, name: str, begin: int, end: int) -> None:
         """The tensor's bytes begin … end are needed next: see `Shard.populate_pages`."""

@@ -43,6 +43,7 @@ def test_a_first_part_without_tensors(builder: GGUFBuilder, tmp_path: Path) -> N
     parts = write_split(builder, tmp_path, "model", [0, 6])
     with GGUFFile.open(parts[1]) as file:
         assert len(file.tensors) == 6
+        assert len(file.data()) == file.shard_bytes[1] > file.shard_bytes[0]
 
 
 def test_many_parts(tmp_path: Path) -> None:
