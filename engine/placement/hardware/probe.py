@@ -68,6 +68,7 @@ _HEADS, _HEAD_DIM, _DEPTH, _FAR_DEPTH = 8, 128, 512, 4096
 _FEW_QUERIES, _MANY = (1, 2, 4), 64  # that share a key; the kernels go about few differently
 _ELEMENT_OPS = 8  # on values that stay in cache, as between fused steps
 _EXPERTS, _EXPERT_ROWS, _EXPERT_COLS, _USED = 32, 768, 2048, 8
+_EXPERT_TURNS = 3  # through all of them, so that what a call takes is a small part
 _DISK_BYTES = 64 << 20
 _OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
 _OTHER_BANDWIDTH = 1.7  # some machines' memory changes between two speeds by itself, 1.5 times apart
@@ -389,6 +390,7 @@ def _scattered_share(bench: Bench) -> float:
         begin += size * _EXPERTS
     gate, up, down = handles
     order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32).reshape(-1, 1, _USED)
+    order = np.tile(order, (_EXPERT_TURNS, 1, 1))
     ids = [program.value(_USED, True) for _ in order]
     for chosen in ids:
         program.experts(x, chosen, mix, gate, up, down, program.value(_EXPERT_COLS))

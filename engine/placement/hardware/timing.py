@@ -124,7 +124,8 @@ class Bench:
     ) -> float:
         """A figure made of the seconds of an operation of `far`, whose data is in memory, of one of `near`, on data in
         cache, and of the memory's bytes per second: the median of moments in each of which all are looked at."""
-        begin, at, some = time.monotonic(), 0, min(near.repeats if near is not None else 1, far.repeats - 1)
+        begin, at = time.monotonic(), 0
+        some = min(near.repeats if near is not None else far.repeats, far.repeats - 1)
         found: list[float] = []
         rate = self._reader.read()
         while not found or (time.monotonic() - begin < seconds and not self.is_late):
