@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from engine.placement.hardware.profile import (
     ADD,
     ATTENTION,
+    EXPERTS,
     FEW_SCORE,
     FEWEST_IN_PANELS,
     GLU,
@@ -55,12 +56,12 @@ class Workload:
         return -(-self.prompt // self.chunks)
 
 
-def product_seconds(matrix: Matrix, device: DeviceProfile, tokens: float = 1.0) -> float:
+def product_seconds(matrix: Matrix, device: DeviceProfile, tokens: float = 1.0, kind: str = PRODUCT) -> float:
     reading = matrix.bytes / device.bandwidth
     computing = matrix.macs * tokens / device.kernels.rate(matrix.type_name, tokens)
     if tokens < FEWEST_IN_PANELS:
         return device.seconds_from_rows(matrix.type_name, matrix.rows * tokens, reading, computing)
-    return device.seconds(PRODUCT, tokens, reading, computing)
+    return device.seconds(kind, tokens, reading, computing)
 
 
 def weights_rate(device: DeviceProfile) -> float:
@@ -116,7 +117,8 @@ def expert_prefill_seconds(bank: ExpertBank, device: DeviceProfile, tokens: int)
     """A chunk through a layer's experts, drawn evenly: how many it touches, and how many tokens each of them sees."""
     pairs = tokens * bank.used
     touched = bank.count * (1 - (1 - bank.used / bank.count) ** tokens)
-    products = touched * sum(product_seconds(m, device, max(1.0, pairs / touched)) for m in bank.matrices)
+    kind = EXPERTS if EXPERTS in device.stalls else PRODUCT
+    products = touched * sum(product_seconds(m, device, max(1.0, pairs / touched), kind) for m in bank.matrices)
     hidden = max((m.cols for m in bank.matrices), default=0)
     values = ((PACK, hidden + bank.width), (GLU, bank.width), (ADD, hidden))
     return products + pairs * sum(count / device.element_rates[kind] for kind, count in values)

@@ -26,6 +26,7 @@ from engine.placement.hardware.profile import (
     ANY_TYPE,
     ATTENTION,
     ELEMENT_TOKENS,
+    EXPERTS,
     FEW_SCORE,
     FEWEST_IN_PANELS,
     GLU,
@@ -68,7 +69,9 @@ _HEADS, _HEAD_DIM, _DEPTH, _FAR_DEPTH = 8, 128, 512, 4096
 _FEW_QUERIES, _MANY = (1, 2, 4), 64  # that share a key; the kernels go about few differently
 _ELEMENT_OPS = 8  # on values that stay in cache, as between fused steps
 _EXPERTS, _EXPERT_ROWS, _EXPERT_COLS, _USED = 32, 768, 2048, 8
+_EXPERT_SHAPES = ((_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_COLS, _EXPERT_ROWS))
 _EXPERT_TURNS = 3  # through all of them, so that what a call takes is a small part
+_EXPERT_TOKENS = 8
 _DISK_BYTES = 64 << 20
 _OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
 _OTHER_BANDWIDTH = 1.7  # some machines' memory changes between two speeds by itself, 1.5 times apart
@@ -115,6 +118,8 @@ def measure_cpu(
     if not bench.is_late:
         progress(0.25, "experts from all over memory")
         scattered = _scattered_share(bench)
+    if not bench.is_late:
+        stalls[EXPERTS] = _expert_stall(bench)
     types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
     for number, quant_type in enumerate(types):
         progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
@@ -379,26 +384,45 @@ def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
 
 def _scattered_share(bench: Bench) -> float:
     """Share of the memory's bandwidth that one token's experts are read with, from a bank larger than the caches."""
-    program = _cpu.Program(bench.tier)
-    x, mix = program.value(_EXPERT_COLS), program.value(_USED)
-    shapes = [(_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_COLS, _EXPERT_ROWS)]
-    each = [PACE_TYPE.row_bytes(cols) * rows for rows, cols in shapes]
-    handles = [program.weight(int(PACE_TYPE), rows, cols, _EXPERTS) for rows, cols in shapes]
-    begin = 0
-    for handle, size in zip(handles, each, strict=True):
-        program.bind_weight(handle, bench.memory, begin)
-        begin += size * _EXPERTS
-    gate, up, down = handles
-    order = np.random.default_rng(0).permutation(_EXPERTS).astype(np.int32).reshape(-1, 1, _USED)
-    order = np.tile(order, (_EXPERT_TURNS, 1, 1))
-    ids = [program.value(_USED, True) for _ in order]
-    for chosen in ids:
-        program.experts(x, chosen, mix, gate, up, down, program.value(_EXPERT_COLS))
-    program.finish()
-    program.write(x, np.ones((1, _EXPERT_COLS), np.float32))
-    program.write(mix, np.full((1, _USED), 1 / _USED, np.float32))
-    for number, value in enumerate(ids):
-        program.write(value, order[number])
-    size = _USED * sum(each)
-    far = Work(program, batch_of(1), len(order))
+    order = np.random.default_rng(0).permutation(_EXPERTS).reshape(-1, 1, _USED)
+    far = _experts(bench, bench.memory, _EXPERTS, np.tile(order, (_EXPERT_TURNS, 1, 1)))
+    size = _USED * _expert_bytes()
     return min(1.0, bench.far(far, None, lambda far, _, rate: size / far / rate, _FAR_SECONDS))
+
+
+def _expert_stall(bench: Bench) -> Points:
+    """Of a prompt's experts, each with so many tokens: one behind another in one operation, what they wait for is less
+    than what single products do."""
+    tokens, size = _EXPERT_TOKENS, _expert_bytes()
+    turns = (np.random.default_rng(0).permutation(_EXPERTS).reshape(-1, _USED) for _ in range(tokens))
+    drawn = np.concatenate(list(turns))  # each expert as often as any other
+    far = _experts(bench, bench.memory, _EXPERTS, np.stack([drawn] * 2))
+    near = _experts(bench, filled(size), 1, np.zeros((_EXPERT_TURNS, tokens, 1), np.int32))
+    stall = bench.far(far, near, lambda far, near, rate: (far / _EXPERTS - near) * rate / size, _FAR_SECONDS)
+    return ((tokens, max(_LEAST_STALL, stall)),)
+
+
+def _expert_bytes() -> int:
+    return sum(PACE_TYPE.row_bytes(cols) * rows for rows, cols in _EXPERT_SHAPES)
+
+
+def _experts(bench: Bench, memory: npt.NDArray[np.uint8], count: int, chosen: npt.NDArray[np.int_]) -> Work:
+    """A bank of `count` experts in `memory`; `chosen` [operations, tokens, experts per token]."""
+    program = _cpu.Program(bench.tier)
+    repeats, tokens, used = chosen.shape
+    x, mix = program.value(_EXPERT_COLS), program.value(used)
+    handles, begin = [], 0
+    for rows, cols in _EXPERT_SHAPES:
+        handles.append(program.weight(int(PACE_TYPE), rows, cols, count))
+        program.bind_weight(handles[-1], memory, begin)
+        begin += PACE_TYPE.row_bytes(cols) * rows * count
+    gate, up, down = handles
+    ids = [program.value(used, True) for _ in range(repeats)]
+    for value in ids:
+        program.experts(x, value, mix, gate, up, down, program.value(_EXPERT_COLS))
+    program.finish()
+    program.write(x, np.ones((tokens, _EXPERT_COLS), np.float32))
+    program.write(mix, np.full((tokens, used), 1 / used, np.float32))
+    for number, value in enumerate(ids):
+        program.write(value, chosen[number].astype(np.int32))
+    return Work(program, batch_of(tokens), repeats, tokens)

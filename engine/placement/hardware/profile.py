@@ -13,6 +13,7 @@ from engine.gguf import QuantType
 ANY_TYPE = "*"
 ATTENTION = "attention"
 PRODUCT = "product"
+EXPERTS = "experts"
 Points = tuple[tuple[int, float], ...]  # (tokens, value), tokens rising, values above zero
 NORM, ROPE, GLU, ADD, PACK, SCORE, FEW_SCORE = "norm", "rope", "glu", "add", "pack", "score", "few-score"
 ELEMENT_KINDS = (NORM, ROPE, GLU, ADD, PACK, SCORE, FEW_SCORE)
@@ -77,14 +78,13 @@ class DeviceProfile:
 
     `element_rates`: values per second of the element-wise work (ELEMENT_KINDS) that stands between products: PACK is
     the quantisation of a product's input, SCORE the softmax, FEW_SCORE that of one token. `stalls`: of PRODUCT in
-    panels, by tokens, and of ATTENTION, by the query rows that share a key, how much of the time of reading adds to
-    that of computing; `row_stalls`: the same of products straight from rows, by type. `row_seconds`: what each row of
-    such a product takes beside its arithmetic. `start_seconds`: of such a product, until the memory's stream runs ahead
-    of the threads.
-    `step_seconds`: what a step takes beside its operations, where weights have driven its caller's data out of the
-    caches. `scattered_share`: share of the bandwidth that is left when small matrices from all over memory are read
-    (experts). `bandwidth_by_threads` is empty where nothing was measured. `pace`: MAC/s of the probe's reference
-    products, by tokens, to compare moments by.
+    panels, and where they were measured of a prompt's EXPERTS, by tokens, and of ATTENTION, by the query rows that
+    share a key, how much of the time of reading adds to that of computing; `row_stalls`: the same of products straight
+    from rows, by type. `row_seconds`: what each row of such a product takes beside its arithmetic. `start_seconds`: of
+    such a product, until the memory's stream runs ahead of the threads. `step_seconds`: what a step takes beside its
+    operations, where weights have driven its caller's data out of the caches. `scattered_share`: share of the bandwidth
+    that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is empty where
+    nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to compare moments by.
     """
 
     name: str
@@ -104,8 +104,8 @@ class DeviceProfile:
     pace: Points = ()
 
     def seconds(self, kind: str, tokens: float, reading: float, computing: float) -> float:
-        """Of a PRODUCT in panels, or ATTENTION, that reads and computes for so long, side by side but for what stalls.
-        `tokens`: of attention, query rows that share a key."""
+        """Of a PRODUCT in panels, EXPERTS, or ATTENTION, that reads and computes for so long, side by side but for what
+        stalls. `tokens`: of attention, query rows that share a key."""
         points = self.stalls.get(kind)
         return max(reading, computing + (_between(points, tokens) * reading if points else 0.0))
 

@@ -18,6 +18,7 @@ from engine.placement.hardware import catalogue, probe, store
 from engine.placement.hardware.load import OthersLoad
 from engine.placement.hardware.profile import (
     ATTENTION,
+    EXPERTS,
     NEAREST_TYPE,
     PRODUCT,
     SCORE,
@@ -231,7 +232,7 @@ def test_the_probe_measures_every_type_and_reports_progress() -> None:
     assert names | {"*", "attention"} == set(made.kernels.points)
     assert made.bandwidth > 1e8 and 0 < made.op_seconds < 1e-2 and min(made.element_rates.values()) > 1e6
     assert 0 < made.scattered_share <= 1 and min(rate for _, rate in made.pace) > 1e8
-    assert set(made.stalls) == {PRODUCT, ATTENTION} and 0 <= made.start_seconds < 1e-2
+    assert set(made.stalls) == {PRODUCT, ATTENTION, EXPERTS} and 0 <= made.start_seconds < 1e-2
     assert all(share > 0 for shares in made.stalls.values() for _, share in shares)
     assert set(made.row_stalls) == names | {"*"} and min(made.row_stalls.values()) >= 0
     assert 0 <= made.row_seconds < 1e-4 and 0 < made.step_seconds < 1e-2
