@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QStyleFactory, QWidget
 
 from app.chat.answer_details import AnswerDetails
@@ -81,9 +82,12 @@ class Stage:
         return context
 
     def settle(self, seconds: float = 0.35) -> None:
-        """That long, and for some rounds of events at least, since a layout follows from another's end."""
+        """That long, and for some rounds of events at least, since a layout follows from another's end, and until all
+        is in the theme's colours."""
+        assert self.context is not None
+        restyling = self.context.theme._restyling
         end, rounds = time.monotonic() + seconds, 0
-        while time.monotonic() < end or rounds < SETTLING_ROUNDS:
+        while time.monotonic() < end or rounds < SETTLING_ROUNDS or not restyling.is_done:
             self.application.processEvents()
             time.sleep(0.004)
             rounds += 1
@@ -94,6 +98,8 @@ class Stage:
             self.context.window.close()
             self.context.window.deleteLater()
             self.settle(0.05)
+            # Outside of an event loop nothing else deletes it: every theme that follows would be put on it, too.
+            self.application.sendPostedEvents(None, QEvent.Type.DeferredDelete)
             self.context = None
 
     def fill_list(self) -> None:
