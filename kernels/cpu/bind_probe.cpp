@@ -29,12 +29,9 @@ namespace nb = nanobind;
 
 // Threads take so much at a time, as the kernels share out a matrix: one that is held up does not hold up the others.
 constexpr size_t kChunkBytes = size_t{256} << 10;
-// Bytes ahead of the read position that may be prefetched. By core: about two DRAM latencies at 20
-// GB/s were best on Zen 4; on Zen 3 that is a fifth slower than two pages, or than leaving it to the hardware (6.9
-// : 8.7 GB/s).
-constexpr size_t kPrefetchDistances[] = {0, 2304, 8192};
-
-constexpr int kComparisons = 5;  // of all distances, by turns, so that all see the memory in the same states
+// What the choice looks at: more than caches keep until the next look, for it goes through the memory piece by piece.
+constexpr size_t kLookBytes = size_t{32} << 20;
+constexpr int kComparisons = 3;  // of all ways, by turns, so that all see the memory in the same states
 
 constexpr int kSpinMicroseconds = 50;  // as the engine's threads do
 
@@ -70,33 +67,54 @@ class Pages {
   void* data_;
 };
 
-uint64_t read_all(const uint8_t* data, size_t bytes, size_t distance) {
+// As many parts of a chunk side by side, 64 bytes of each in turn, prefetched so far ahead.
+template <int streams>
+uint64_t read_streams(const uint8_t* chunk, size_t distance) {
+  constexpr size_t part = kChunkBytes / streams;
   uint64_t folded[8] = {};
-  for (size_t at = 0; at + 64 <= bytes; at += 64) {
-    __builtin_prefetch(data + std::min(at + distance, bytes - 1));
-    uint64_t line[8];
-    std::memcpy(line, data + at, sizeof line);
-    for (int i = 0; i < 8; ++i) folded[i] ^= line[i];
+  for (size_t at = 0; at < part; at += 64) {
+    const size_t ahead = std::min(at + distance, part - 1);
+    for (size_t stream = 0; stream < kChunkBytes; stream += part) {
+      __builtin_prefetch(chunk + stream + ahead);
+      uint64_t line[8];
+      std::memcpy(line, chunk + stream + at, sizeof line);
+      for (int i = 0; i < 8; ++i) folded[i] ^= line[i];
+    }
   }
   uint64_t all = 0;
-  for (uint64_t part : folded) all ^= part;
+  for (uint64_t part_of_all : folded) all ^= part_of_all;
   return all;
 }
 
+struct Way {
+  uint64_t (*read)(const uint8_t* chunk, size_t distance);
+  size_t distance;
+};
+
+// Ways to read that one core or another is fastest with. On Zen 3 one thread reads 9 to 10 GB/s in one stream, 12 in
+// two, 13 in four; two threads 17, 19 and 21. Zen 4 likes two DRAM latencies of distance at 20 GB/s, 2304 bytes.
+constexpr Way kWays[] = {
+    {read_streams<1>, 0},    {read_streams<1>, 512},  {read_streams<1>, 1024}, {read_streams<1>, 2304},
+    {read_streams<1>, 8192}, {read_streams<2>, 0},    {read_streams<2>, 512},  {read_streams<2>, 1024},
+    {read_streams<2>, 2304}, {read_streams<2>, 8192}, {read_streams<4>, 0},    {read_streams<4>, 512},
+    {read_streams<4>, 1024}, {read_streams<4>, 2304}, {read_streams<4>, 8192},
+};
+
 // Bytes per second of all threads, which share out `chunks` chunks as they do a product's rows.
-double read_once(ThreadPool& pool, const uint8_t* data, size_t chunks, size_t distance) {
+double read_once(ThreadPool& pool, const uint8_t* data, size_t chunks, const Way& way) {
   struct Region {
     ThreadPool& pool;
     const uint8_t* data;
-    size_t chunks, distance;
+    size_t chunks;
+    const Way& way;
     std::atomic<uint64_t> sink{0};
-  } region{pool, data, chunks, distance};
+  } region{pool, data, chunks, way};
   const auto start = std::chrono::steady_clock::now();
   pool.run(
       [](void* context, int) noexcept {
         Region& at = *static_cast<Region*>(context);
         for (size_t i; (i = static_cast<size_t>(at.pool.next())) < at.chunks;)
-          at.sink ^= read_all(at.data + i * kChunkBytes, kChunkBytes, at.distance);
+          at.sink ^= at.way.read(at.data + i * kChunkBytes, at.way.distance);
       },
       &region);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -108,22 +126,24 @@ double median(std::vector<double>& found) {
   return found[found.size() / 2];
 }
 
-// The distance with which so many threads read fastest, found once: were the fastest of all counted each time, memory
-// whose speed varies by a tenth from pass to pass would seem nearly a tenth faster than it is on average.
-size_t best_distance(ThreadPool& pool, int threads, const uint8_t* data, size_t chunks) {
+// The way in which so many threads read fastest, found once: were the fastest of all counted each time, memory whose
+// speed varies by a tenth from pass to pass would seem nearly a tenth faster than it is on average.
+const Way& best_way(ThreadPool& pool, int threads, const uint8_t* data, size_t chunks) {
   static std::mutex mutex;
-  static std::map<int, size_t> known;
+  static std::map<int, const Way*> known;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (const auto found = known.find(threads); found != known.end()) return found->second;
-  constexpr size_t kinds = std::size(kPrefetchDistances);
-  std::vector<double> speeds[kinds];
+  if (const auto found = known.find(threads); found != known.end()) return *found->second;
+  constexpr size_t ways = std::size(kWays);
+  const size_t some = std::min(chunks, kLookBytes / kChunkBytes), pieces = chunks / some;
+  std::vector<double> speeds[ways];
+  size_t look = 0;
   for (int turn = 0; turn < kComparisons; ++turn)
-    for (size_t kind = 0; kind < kinds; ++kind)
-      speeds[kind].push_back(read_once(pool, data, chunks, kPrefetchDistances[kind]));
+    for (size_t way = 0; way < ways; ++way, ++look)
+      speeds[way].push_back(read_once(pool, data + look % pieces * some * kChunkBytes, some, kWays[way]));
   size_t best = 0;
-  for (size_t kind = 1; kind < kinds; ++kind)
-    if (median(speeds[kind]) > median(speeds[best])) best = kind;
-  return known[threads] = kPrefetchDistances[best];
+  for (size_t way = 1; way < ways; ++way)
+    if (median(speeds[way]) > median(speeds[best])) best = way;
+  return *(known[threads] = &kWays[best]);
 }
 
 void check(int threads, size_t bytes) {
@@ -135,17 +155,19 @@ void check(int threads, size_t bytes) {
 class MemoryReader {
  public:
   MemoryReader(int threads, const uint8_t* data, size_t bytes)
-      : data_(data), chunks_((check(threads, bytes), bytes / kChunkBytes)), pool_(threads, kSpinMicroseconds, false) {
-    distance_ = best_distance(pool_, threads, data_, chunks_);
+      : data_(data),
+        chunks_((check(threads, bytes), bytes / kChunkBytes)),
+        pool_(threads, kSpinMicroseconds, false),
+        way_(best_way(pool_, threads, data_, chunks_)) {
     read();  // what was written goes back to memory, and every page is mapped
   }
-  double read() { return read_once(pool_, data_, chunks_, distance_); }
+  double read() { return read_once(pool_, data_, chunks_, way_); }
 
  private:
   const uint8_t* const data_;
   const size_t chunks_;
   ThreadPool pool_;
-  size_t distance_;
+  const Way& way_;
 };
 
 using Memory = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -167,7 +189,7 @@ void bind_probe(nanobind::module_& m) {
   m.def("read_bandwidth", &read_bandwidth, nb::arg("threads"), nb::arg("bytes") = size_t{256} << 20,
         nb::arg("repeats") = 5, nb::call_guard<nb::gil_scoped_release>(),
         "Bytes per second that `threads` threads read together from memory in 4 KiB pages: the median of `repeats`, "
-        "with the prefetching that is fastest here.");
+        "in as many streams, prefetched as far ahead, as is fastest here.");
   nb::class_<MemoryReader>(m, "MemoryReader", "Reads `memory` with `threads` threads, which share it out.")
       .def(
           "__init__",
