@@ -191,7 +191,7 @@ class Benchmark:
         def progress(turn: Turn) -> None:
             tell(f"{measure.name}: {turn.label} {turn.speed:.1f} tok/s")
 
-        reader = model_reader(Path(self.path), self.threads)
+        reader = model_reader(Path(self.path), _cpu.ThreadPool(self.threads))
 
         def probe() -> float:
             return statistics.median(reader.read() for _ in range(_PROBE_PASSES))

@@ -5,7 +5,7 @@ A product over `tokens` rows takes the longer of reading its weights and of its 
     max(bytes / bandwidth, macs × tokens / rate(type, tokens))
 
 and, on a measured CPU, what stalls it in addition to computing; one straight from rows also takes something per row,
-and until its weights stream. Packing the inputs, norms, rotations and activations are priced per value.
+and per input, which those side by side share. Packing of inputs, norms, rotations, activations are priced per value.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ class StepRunner(Protocol):
 class Executor:
     """Runs chunks; adapts the micro-batch so that a step can be left within `_PATIENCE`."""
 
-    def __init__(self, program: CpuProgram, pool: ThreadPool, check_weights: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, program: CpuProgram, pool: ThreadPool, check_weights: Callable[[], object] = lambda: None
+    ) -> None:
         self._program = program
         self.pool = pool
         self._check_weights = check_weights  # raises where the weights that a run has just read cannot be trusted

@@ -128,11 +128,11 @@ double median(std::vector<double>& found) {
 
 // The way in which so many threads read fastest, found once: were the fastest of all counted each time, memory whose
 // speed varies by a tenth from pass to pass would seem nearly a tenth faster than it is on average.
-const Way& best_way(ThreadPool& pool, int threads, const uint8_t* data, size_t chunks) {
+const Way& best_way(ThreadPool& pool, const uint8_t* data, size_t chunks) {
   static std::mutex mutex;
   static std::map<int, const Way*> known;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (const auto found = known.find(threads); found != known.end()) return *found->second;
+  if (const auto found = known.find(pool.threads()); found != known.end()) return *found->second;
   constexpr size_t ways = std::size(kWays);
   const size_t some = std::min(chunks, kLookBytes / kChunkBytes), pieces = chunks / some;
   std::vector<double> speeds[ways];
@@ -143,30 +143,25 @@ const Way& best_way(ThreadPool& pool, int threads, const uint8_t* data, size_t c
   size_t best = 0;
   for (size_t way = 1; way < ways; ++way)
     if (median(speeds[way]) > median(speeds[best])) best = way;
-  return *(known[threads] = &kWays[best]);
+  return *(known[pool.threads()] = &kWays[best]);
 }
 
-void check(int threads, size_t bytes) {
-  if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
+void check(size_t bytes) {
   if (bytes < (size_t{1} << 20)) throw std::invalid_argument("bytes must be at least 1 MiB");
 }
 
-// Keeps its threads, so that a look costs no more than what it reads.
 class MemoryReader {
  public:
-  MemoryReader(int threads, const uint8_t* data, size_t bytes)
-      : data_(data),
-        chunks_((check(threads, bytes), bytes / kChunkBytes)),
-        pool_(threads, kSpinMicroseconds, false),
-        way_(best_way(pool_, threads, data_, chunks_)) {
+  MemoryReader(ThreadPool& pool, const uint8_t* data, size_t bytes)
+      : pool_(pool), data_(data), chunks_((check(bytes), bytes / kChunkBytes)), way_(best_way(pool, data, chunks_)) {
     read();  // what was written goes back to memory, and every page is mapped
   }
   double read() { return read_once(pool_, data_, chunks_, way_); }
 
  private:
+  ThreadPool& pool_;
   const uint8_t* const data_;
   const size_t chunks_;
-  ThreadPool pool_;
   const Way& way_;
 };
 
@@ -174,10 +169,11 @@ using Memory = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device:
 
 // Bytes per second that `threads` threads read together from a buffer of `bytes`: the median of `repeats` passes.
 double read_bandwidth(int threads, size_t bytes, int repeats) {
-  check(threads, bytes);
+  check(bytes);
   if (repeats < 1) throw std::invalid_argument("repeats must be at least 1");
   const Pages pages(bytes);
-  MemoryReader reader(threads, pages.data(), bytes);
+  ThreadPool pool(threads, kSpinMicroseconds, false);
+  MemoryReader reader(pool, pages.data(), bytes);
   std::vector<double> speeds;
   for (int repeat = 0; repeat < repeats; ++repeat) speeds.push_back(reader.read());
   return median(speeds);
@@ -190,13 +186,13 @@ void bind_probe(nanobind::module_& m) {
         nb::arg("repeats") = 5, nb::call_guard<nb::gil_scoped_release>(),
         "Bytes per second that `threads` threads read together from memory in 4 KiB pages: the median of `repeats`, "
         "in as many streams, prefetched as far ahead, as is fastest here.");
-  nb::class_<MemoryReader>(m, "MemoryReader", "Reads `memory` with `threads` threads, which share it out.")
+  nb::class_<MemoryReader>(m, "MemoryReader", "Reads `memory` with the pool's threads, which share it out.")
       .def(
           "__init__",
-          [](MemoryReader* self, int threads, const Memory& memory) {
-            new (self) MemoryReader(threads, memory.data(), memory.size());
+          [](MemoryReader* self, ThreadPool& pool, const Memory& memory) {
+            new (self) MemoryReader(pool, memory.data(), memory.size());
           },
-          nb::arg("threads"), nb::arg("memory"), nb::keep_alive<1, 3>())
+          nb::arg("pool"), nb::arg("memory"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def("read", &MemoryReader::read, nb::call_guard<nb::gil_scoped_release>(), "Bytes per second of one pass.");
 }
 

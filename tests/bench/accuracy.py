@@ -62,8 +62,8 @@ class Measured:
                 flat = cells.reshape(-1)
                 for begin in range(0, flat.size, numbers.size):
                     flat[begin : begin + numbers.size] = numbers[: flat.size - begin]
-        self._pace, self._looking = Pace(threads), 0.0
-        self._memory = model_reader(path, threads)
+        self._pace, self._looking = Pace(self._model.executor.pool), 0.0
+        self._memory = model_reader(path, self._model.executor.pool)
         self._run(0, 32)  # touches pages of the weights, grows scratch
         self._pace.look()
         self._pace.take()

@@ -11,7 +11,7 @@ from kernels import _cpu
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_bandwidth_is_a_positive_rate(threads: int) -> None:
     assert _cpu.read_bandwidth(threads, bytes=1 << 20, repeats=1) > 0
-    reader = _cpu.MemoryReader(threads, np.ones(1 << 20, np.uint8))
+    reader = _cpu.MemoryReader(_cpu.ThreadPool(threads), np.ones(1 << 20, np.uint8))
     assert min(reader.read() for _ in range(3)) > 0
 
 
@@ -21,7 +21,7 @@ def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
         _cpu.read_bandwidth(**wrong)
 
 
-@pytest.mark.parametrize(("threads", "size"), [(0, 1 << 20), (1025, 1 << 20), (1, (1 << 20) - 1), (1, 0)])
-def test_a_reader_refuses_nonsense_too(threads: int, size: int) -> None:
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 0])
+def test_a_reader_refuses_nonsense_too(size: int) -> None:
     with pytest.raises(ValueError):
-        _cpu.MemoryReader(threads, np.ones(size, np.uint8))
+        _cpu.MemoryReader(_cpu.ThreadPool(1), np.ones(size, np.uint8))

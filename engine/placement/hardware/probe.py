@@ -8,6 +8,8 @@ apart with the bandwidth.
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import statistics
 import tempfile
@@ -21,6 +23,7 @@ import numpy.typing as npt
 
 from engine.gguf import QuantType
 from engine.gguf.quant_types import known_type
+from engine.placement.costs import expert_prefill_seconds
 from engine.placement.hardware.profile import (
     ADD,
     ANY_TYPE,
@@ -40,6 +43,7 @@ from engine.placement.hardware.profile import (
     Points,
     common_first,
 )
+from engine.placement.hardware.small_model import with_token_costs
 from engine.placement.hardware.timing import (
     FAR_BYTES,
     PACE_TYPE,
@@ -52,6 +56,7 @@ from engine.placement.hardware.timing import (
     pace,
     product,
 )
+from engine.placement.items import ExpertBank, Matrix
 from kernels import _cpu
 
 Progress = Callable[[float, str], None]
@@ -61,9 +66,9 @@ TYPES_SECONDS = 0.5  # of what is measured later
 BATCHES = (1, 4, 16, 128)
 _BANDWIDTH_BYTES, _PASSES = 192 << 20, 5
 _TINY_OPS = 16
-_FAR_SECONDS, _TYPE_FAR_SECONDS = 0.4, 0.15
+_FAR_SECONDS, _EXPERT_SECONDS, _TYPE_FAR_SECONDS = 0.3, 0.8, 0.15
 _LEAST_STALL = 0.01
-_SHORT = 4  # times shorter rows, or fewer of them, than others: those whose fixed costs are a large part
+_SHORT = 4  # times shorter rows, or fewer of them, than others: those whose fixed costs are a larger part
 _PACK_TOKENS, _FEW_ROWS = 64, 64  # of a product that is packing for the most part
 _HEADS, _HEAD_DIM, _DEPTH, _FAR_DEPTH = 8, 128, 512, 4096
 _FEW_QUERIES, _MANY = (1, 2, 4), 64  # that share a key; the kernels go about few differently
@@ -71,7 +76,7 @@ _ELEMENT_OPS = 8  # on values that stay in cache, as between fused steps
 _EXPERTS, _EXPERT_ROWS, _EXPERT_COLS, _USED = 32, 768, 2048, 8
 _EXPERT_SHAPES = ((_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_COLS, _EXPERT_ROWS))
 _EXPERT_TURNS = 3  # through all of them, so that what a call takes is a small part
-_EXPERT_TOKENS = 8
+_EXPERT_TOKENS, _EXPERT_LOOK = 8, 3  # operations at once, the first of which wakes the threads
 _DISK_BYTES = 64 << 20
 _OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
 _OTHER_BANDWIDTH = 1.7  # some machines' memory changes between two speeds by itself, 1.5 times apart
@@ -103,35 +108,21 @@ def measure_cpu(
     progress(0.15, "norms, rotations, activations")
     elements = {kind: _element_rate(bench, kind, op_seconds) for kind in (NORM, ROPE, GLU, ADD)}
     elements |= {PACK: pack, **scores}
+    points[PACE_TYPE.name] = points[ANY_TYPE] = _product_rates(bench, PACE_TYPE, beside)
     stalls: dict[str, Points] = {}
     row_stalls: dict[str, float] = {}
     scattered = 1.0
-    start = step = 0.0
     if not bench.is_late:
         progress(0.17, "products from memory")
         stalls[PRODUCT] = _panel_stall(bench)
-        start = _start_bytes(bench) / bandwidths[threads]
-        step = _step_seconds(bench)
+        row_stalls[PACE_TYPE.name] = row_stalls[ANY_TYPE] = _row_stall(bench, PACE_TYPE, beside)
     if not bench.is_late:
         progress(0.2, "attention over a cache")
         stalls[ATTENTION] = tuple((rows, _attention_stall(bench, rows)) for rows in _FEW_QUERIES if not bench.is_late)
     if not bench.is_late:
         progress(0.25, "experts from all over memory")
         scattered = _scattered_share(bench)
-    if not bench.is_late:
-        stalls[EXPERTS] = _expert_stall(bench)
-    types = common_first(found for found in map(known_type, _cpu.QUANT_TYPES) if found is not None)
-    for number, quant_type in enumerate(types):
-        progress(0.3 + 0.7 * number / len(types), f"products of {quant_type.name}")
-        points[quant_type.name] = _product_rates(bench, quant_type, beside)
-        if bench.is_late:
-            break
-        row_stalls[quant_type.name] = _row_stall(bench, quant_type, start * bandwidths[threads])
-    points[ANY_TYPE] = points[types[0].name]
-    if row_stalls:
-        row_stalls[ANY_TYPE] = row_stalls[types[0].name]
-    progress(1.0, "")
-    return DeviceProfile(
+    cpu = DeviceProfile(
         name=name,
         memory_bytes=memory_bytes,
         bandwidth=bandwidths[threads],
@@ -144,10 +135,33 @@ def measure_cpu(
         stalls=stalls,
         row_stalls=row_stalls,
         row_seconds=beside.row,
-        start_seconds=start,
-        step_seconds=step,
         pace=bench.pace,
     )
+    if not bench.is_late:
+        cpu = replace(cpu, stalls=stalls | {EXPERTS: _expert_stall(bench, cpu)})
+    if not bench.is_late:
+        progress(0.3, "tokens of a small model")
+        cpu = with_token_costs(bench, cpu)
+    if not bench.is_late:
+        types = [kind for kind in map(known_type, _cpu.QUANT_TYPES) if kind is not None and kind is not PACE_TYPE]
+        cpu = _with_types(bench, cpu, types, beside, lambda share, stage: progress(0.4 + 0.6 * share, stage))
+    progress(1.0, "")
+    return cpu
+
+
+def _with_types(
+    bench: Bench, cpu: DeviceProfile, types: Iterable[QuantType], beside: Beside, progress: Progress = silent
+) -> DeviceProfile:
+    """With the rates of as many types as there is time for, or of one."""
+    points, row_stalls = dict(cpu.kernels.points), dict(cpu.row_stalls)
+    ordered = common_first(types)
+    for number, quant_type in enumerate(ordered):
+        progress(number / len(ordered), f"products of {quant_type.name}")
+        points[quant_type.name] = _product_rates(bench, quant_type, beside)
+        row_stalls[quant_type.name] = _row_stall(bench, quant_type, beside)
+        if bench.is_late:
+            break
+    return replace(cpu, kernels=KernelRates(points), row_stalls=row_stalls)
 
 
 def with_types(cpu: DeviceProfile, types: Iterable[QuantType], tier: str = "auto") -> DeviceProfile:
@@ -155,13 +169,7 @@ def with_types(cpu: DeviceProfile, types: Iterable[QuantType], tier: str = "auto
     TYPES_SECONDS, or what one type takes."""
     bench = Bench(cpu.threads, tier, time.monotonic() + TYPES_SECONDS, cpu.pace)
     beside = Beside(cpu.op_seconds, cpu.element_rates[PACK], cpu.row_seconds)
-    points, row_stalls = dict(cpu.kernels.points), dict(cpu.row_stalls)
-    for quant_type in common_first(types):
-        points[quant_type.name] = _product_rates(bench, quant_type, beside)
-        row_stalls[quant_type.name] = _row_stall(bench, quant_type, cpu.start_seconds * cpu.bandwidth)
-        if bench.is_late:
-            break
-    return replace(cpu, kernels=KernelRates(points), row_stalls=row_stalls)
+    return _with_types(bench, cpu, types, beside)
 
 
 def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
@@ -183,7 +191,7 @@ def bandwidth_per_threads(most: int, memory: npt.NDArray[np.uint8]) -> dict[int,
     counts = sorted({1 << bit for bit in range(most.bit_length()) if 1 << bit <= most} | {most})
     found: dict[int, float] = {}
     for threads in counts:
-        reader = _cpu.MemoryReader(threads, memory)
+        reader = _cpu.MemoryReader(_cpu.ThreadPool(threads), memory)
         found[threads] = statistics.median(reader.read() for _ in range(_PASSES))
     return found
 
@@ -261,45 +269,30 @@ def _product_rate(bench: Bench, quant_type: QuantType, tokens: int, beside: Besi
     return tokens * SIDE * SIDE / _work_seconds(seconds, beside.op + rows + tokens * SIDE / beside.pack)
 
 
-def _product_stall(bench: Bench, quant_type: QuantType, tokens: int, rows: int, seconds: float = _FAR_SECONDS) -> float:
+def _product_stall(bench: Bench, quant_type: QuantType, tokens: int) -> float:
     """How much longer a product takes from memory than from the cache, in times of reading it."""
-    size = quant_type.row_bytes(SIDE) * rows
-    far, near = (product(bench.tier, quant_type, tokens, rows, memory=at) for at in (bench.memory, None))
-    return bench.far(far, near, lambda far, near, rate: (far - near) * rate / size, seconds)
+    size = quant_type.row_bytes(SIDE) * SIDE
+    far, near = (product(bench.tier, quant_type, tokens, SIDE, memory=at) for at in (bench.memory, None))
+    return bench.far(far, near, lambda far, near, rate: (far - near) * rate / size, _FAR_SECONDS)
 
 
 def _panel_stall(bench: Bench) -> Points:
     """Panels are read while they are unpacked, and more of it is waited for where little is computed between."""
-    found = ((tokens, _product_stall(bench, PACE_TYPE, tokens, SIDE)) for tokens in BATCHES[1:3])
+    found = ((tokens, _product_stall(bench, PACE_TYPE, tokens)) for tokens in BATCHES[1:3])
     return tuple((tokens, max(_LEAST_STALL, stall)) for tokens, stall in found)
 
 
-def _start_bytes(bench: Bench) -> float:
-    """Until the weights stream of a product straight from rows, in bytes that could be read meanwhile: it does not grow
-    with the rows, while what stalls them does."""
-    few, many = (_product_stall(bench, PACE_TYPE, 1, SIDE // n) for n in (_SHORT, 1))
-    return max(0.0, few - many) * PACE_TYPE.row_bytes(SIDE) * SIDE / (_SHORT - 1)
+def _row_stall(bench: Bench, quant_type: QuantType, beside: Beside) -> float:
+    """Of one token's products of so many rows that their beginning is a small part of them."""
+    size = quant_type.row_bytes(SIDE) * SIDE * _SHORT
+    far = product(bench.tier, quant_type, 1, SIDE * _SHORT, memory=bench.memory)
+    near = product(bench.tier, quant_type, 1, SIDE)
+    once = beside.op + SIDE / beside.pack  # of any product, however many its rows
 
+    def stall(far: float, near: float, rate: float) -> float:
+        return (far - once - _SHORT * (near - once)) * rate / size
 
-def _row_stall(bench: Bench, quant_type: QuantType, start_bytes: float) -> float:
-    """Of one token's products, once their weights stream."""
-    stall = _product_stall(bench, quant_type, 1, SIDE, _TYPE_FAR_SECONDS)
-    return max(0.0, stall - start_bytes / (quant_type.row_bytes(SIDE) * SIDE))
-
-
-def _step_seconds(bench: Bench) -> float:
-    """What a step takes that does next to nothing: its tokens listed, its program run, its result read."""
-    program = _cpu.Program(bench.tier)
-    x = program.value(SIDE)
-    program.add(x, x, program.value(SIDE))
-    program.finish()
-    program.write(x, activations(1, SIDE))
-
-    def step() -> None:
-        program.run(bench.pool, _cpu.Batch.of([0], [0], [0], [[0]], [0], []))
-        program.read(x)
-
-    return bench.step_seconds(step, _FAR_SECONDS)
+    return max(0.0, bench.far(far, near, stall, _TYPE_FAR_SECONDS))
 
 
 def _pack_rate(bench: Bench) -> float:
@@ -390,16 +383,29 @@ def _scattered_share(bench: Bench) -> float:
     return min(1.0, bench.far(far, None, lambda far, _, rate: size / far / rate, _FAR_SECONDS))
 
 
-def _expert_stall(bench: Bench) -> Points:
-    """Of a prompt's experts, each with so many tokens: one behind another in one operation, what they wait for is less
-    than what single products do."""
-    tokens, size = _EXPERT_TOKENS, _expert_bytes()
-    turns = (np.random.default_rng(0).permutation(_EXPERTS).reshape(-1, _USED) for _ in range(tokens))
-    drawn = np.concatenate(list(turns))  # each expert as often as any other
-    far = _experts(bench, bench.memory, _EXPERTS, np.stack([drawn] * 2))
-    near = _experts(bench, filled(size), 1, np.zeros((_EXPERT_TURNS, tokens, 1), np.int32))
-    stall = bench.far(far, near, lambda far, near, rate: (far / _EXPERTS - near) * rate / size, _FAR_SECONDS)
-    return ((tokens, max(_LEAST_STALL, stall)),)
+def _expert_stall(bench: Bench, cpu: DeviceProfile) -> Points:
+    """Of a prompt's experts, each with so many tokens, in times of reading them: what one operation through some of a
+    bank takes beyond what the products' rates predict."""
+    tokens, random = _EXPERT_TOKENS, np.random.default_rng(0)
+    drawn = np.concatenate([random.permutation(_EXPERTS).reshape(-1, _USED) for _ in range(_EXPERT_TURNS)])
+    chosen = np.stack([[random.permutation(some) for _ in range(tokens)] for some in drawn])
+    work = _experts(bench, bench.memory, _EXPERTS, chosen)
+    matrices = tuple(
+        Matrix(PACE_TYPE.name, *shape, PACE_TYPE.row_bytes(shape[1]) * shape[0]) for shape in _EXPERT_SHAPES
+    )
+    bank = ExpertBank(0, _USED, _USED, _expert_bytes(), matrices, _EXPERT_ROWS)
+    turns = itertools.cycle(range(0, work.repeats, _EXPERT_LOOK))
+
+    def operation() -> float:
+        first = next(turns)
+        work.run(bench.pool, first, first + 1)  # so that no thread sleeps when the next begins
+        return work.run(bench.pool, first + 1, first + _EXPERT_LOOK) / (_EXPERT_LOOK - 1)
+
+    found = []
+    for seconds, now, bandwidth in bench.in_place(operation, _EXPERT_SECONDS):
+        computing = expert_prefill_seconds(bank, replace(cpu, bandwidth=math.inf).at_pace(now), tokens)
+        found.append((seconds - computing) * bandwidth / (_USED * _expert_bytes()))
+    return ((tokens, max(_LEAST_STALL, statistics.median(found))),)
 
 
 def _expert_bytes() -> int:

@@ -80,11 +80,11 @@ class DeviceProfile:
     the quantisation of a product's input, SCORE the softmax, FEW_SCORE that of one token. `stalls`: of PRODUCT in
     panels, and where they were measured of a prompt's EXPERTS, by tokens, and of ATTENTION, by the query rows that
     share a key, how much of the time of reading adds to that of computing; `row_stalls`: the same of products straight
-    from rows, by type. `row_seconds`: what each row of such a product takes beside its arithmetic. `start_seconds`: of
-    such a product, until the memory's stream runs ahead of the threads. `step_seconds`: what a step takes beside its
-    operations, where weights have driven its caller's data out of the caches. `scattered_share`: share of the bandwidth
-    that is left when small matrices from all over memory are read (experts). `bandwidth_by_threads` is empty where
-    nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to compare moments by.
+    from rows, by type. `row_seconds`: what each row of such a product takes beside its arithmetic. `start_seconds`:
+    what each input of such products adds in a token, where another thread has just written it. `step_seconds`: what a
+    step takes beside its operations, where weights have driven its caller's data out of the caches. `scattered_share`:
+    share of the bandwidth that is left when small matrices from all over memory are read (experts).
+    `bandwidth_by_threads` is empty where nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to compare moments by.
     """
 
     name: str

@@ -7,7 +7,7 @@ import mmap
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class Bench:
         self.threads, self.tier, self._until = threads, tier, until
         self.pool = _cpu.ThreadPool(threads)
         self.memory = mapped_pages(FAR_BYTES)
-        self._reader = _cpu.MemoryReader(threads, self.memory[:_LEAST_FAR_BYTES])
+        self._reader = _cpu.MemoryReader(self.pool, self.memory[:_LEAST_FAR_BYTES])
         self._references = {tokens: Reference(tier, tokens) for tokens in PACE_TOKENS}
         self._usual = {tokens: self._references[tokens].macs / rate for tokens, rate in pace or self._looks()}
 
@@ -137,24 +137,34 @@ class Bench:
             found.append(figure(reading, computing, (before + rate) / 2))
         return statistics.median(found)
 
-    def step_seconds(self, step: Callable[[], None], seconds: float) -> float:
-        """Of a step whose data weights have driven out of the caches."""
-        begin = time.monotonic()
-        found: list[float] = []
-        while not found or (time.monotonic() - begin < seconds and not self.is_late):
-            self._reader.read()
-            before = time.perf_counter()
-            step()
-            found.append(time.perf_counter() - before)
-        return statistics.median(found)
+    def in_place(self, timed: Callable[[], float], seconds: float) -> Iterator[tuple[float, Points, float]]:
+        """What `timed` tells behind a read that drives all else out of the caches, as a token's weights do, with the
+        pace and the memory's bytes per second of that moment; at least once."""
+        begin, pace = time.monotonic(), self._pace_now()
+        looked = False
+        while not looked or (time.monotonic() - begin < seconds and not self.is_late):
+            before = self._reader.read()
+            told = timed()
+            rate = (before + self._reader.read()) / 2
+            pace_before, pace = pace, self._pace_now()
+            yield told, tuple((n, (a + b) / 2) for (n, a), (_, b) in zip(pace_before, pace, strict=True)), rate
+            looked = True
+
+    def _pace_now(self) -> Points:
+        found = []
+        for tokens, reference in self._references.items():
+            reference.settle(self.pool)
+            found.append((tokens, reference.macs / reference.seconds(self.pool)))
+        return tuple(found)
 
 
 class Pace:
     """Looks at the speed of the processor: MAC/s of the references over all of its threads. A shared machine's changes
-    from one moment to the next, so that a look in the midst of what is timed says more than one beside it."""
+    from one moment to the next, so that a look in the midst of what is timed says more than one beside it; with the
+    threads that work there, for others would be put beside them on the same processors at first."""
 
-    def __init__(self, threads: int, tier: str = "auto") -> None:
-        self._pool = _cpu.ThreadPool(threads)
+    def __init__(self, pool: _cpu.ThreadPool, tier: str = "auto") -> None:
+        self._pool = pool
         self._references = [Reference(tier, tokens) for tokens in PACE_TOKENS]
         self._looks: list[list[float]] = []
 
@@ -176,7 +186,7 @@ class Pace:
 
 def pace(threads: int, tier: str = "auto") -> Points:
     """The same over the next moments. Cheap enough to repeat in every round, as `read_bandwidth` is."""
-    looks, begin = Pace(threads, tier), time.perf_counter()
+    looks, begin = Pace(_cpu.ThreadPool(threads), tier), time.perf_counter()
     looks.look()
     while time.perf_counter() - begin < _PACE_SECONDS:
         looks.look()
@@ -223,11 +233,11 @@ def mapped_pages(size: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(mapping, np.uint8)
 
 
-def model_reader(path: Path, threads: int) -> _cpu.MemoryReader:
+def model_reader(path: Path, pool: _cpu.ThreadPool) -> _cpu.MemoryReader:
     """Reads the pages in which a model lies, up to FAR_BYTES of them, or others where they are too few."""
     with GGUFFile.open(path) as gguf:
         own = np.frombuffer(gguf.data(), np.uint8)[-FAR_BYTES:]
-    return _cpu.MemoryReader(threads, own if len(own) >= _LEAST_FAR_BYTES else filled(FAR_BYTES))
+    return _cpu.MemoryReader(pool, own if len(own) >= _LEAST_FAR_BYTES else filled(FAR_BYTES))
 
 
 def filled(size: int) -> npt.NDArray[np.uint8]:

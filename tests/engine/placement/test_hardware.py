@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -25,10 +27,14 @@ from engine.placement.hardware.profile import (
     DeviceProfile,
     HardwareProfile,
     KernelRates,
+    Points,
 )
+from engine.placement.hardware.small_model import SmallModel, with_token_costs
+from engine.placement.hardware.timing import Bench
 from engine.placement.items import ItemKind, Matrix, PlacementItem
 from engine.placement.state import StateKind, StateShape
 from engine.telemetry.gpus import GPU, GPUReport
+from kernels import _cpu
 
 GiB = 1 << 30
 NONE = GPUReport((), "", "No NVIDIA driver is installed.")
@@ -223,7 +229,6 @@ def test_cards_without_a_memory_reading_are_passed_over() -> None:
 
 
 def test_the_probe_measures_every_type_and_reports_progress() -> None:
-    from kernels import _cpu
 
     seen: list[float] = []
     made = probe.measure_cpu("this", GiB, 1, progress=lambda fraction, stage: seen.append(fraction), seconds=600.0)
@@ -243,6 +248,49 @@ def test_without_time_all_types_count_as_the_most_common_one() -> None:
     made = probe.measure_cpu("this", GiB, 1, seconds=0.0)
     assert set(made.kernels.points) == {"Q4_K", "*", "attention"} and made.stalls == {} and made.scattered_share == 1
     assert made.kernels.rate("Q8_0", 16) == made.kernels.rate("Q4_K", 16) > 1e6
+
+
+class _FakeBench:
+    """Tells of every moment that something took as long as `seconds` says."""
+
+    tier = "auto"
+
+    def __init__(self, cpu: DeviceProfile, memory_bytes: int, seconds: Callable[[Callable[[], float]], float]) -> None:
+        self.pool = _cpu.ThreadPool(1)
+        self.memory = np.zeros(memory_bytes, np.uint8)
+        self._cpu, self._seconds = cpu, seconds
+
+    def in_place(self, timed: Callable[[], float], seconds: float) -> Iterator[tuple[float, Points, float]]:
+        yield self._seconds(timed), self._cpu.pace, self._cpu.bandwidth
+
+
+def test_what_tokens_take_beyond_other_rates_goes_to_inputs_and_to_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = _fake_measure("x", GiB, 1)
+    true = replace(cpu, start_seconds=5e-6, step_seconds=2e-4)
+    monkeypatch.setattr(SmallModel, "token", lambda model: model.predicted(true))
+    found = with_token_costs(cast(Bench, _FakeBench(cpu, 16 << 20, lambda timed: timed())), cpu)
+    assert (found.start_seconds, found.step_seconds) == (pytest.approx(5e-6), pytest.approx(2e-4))
+    assert replace(found, start_seconds=cpu.start_seconds, step_seconds=cpu.step_seconds) == cpu
+
+
+def test_a_token_of_the_probes_small_model_runs() -> None:
+    cpu = _fake_measure("x", GiB, 1)
+    checks: list[int] = []
+    model = SmallModel(cast(Bench, _FakeBench(cpu, 16 << 20, lambda timed: 0.0)), 2, lambda: checks.append(1))
+    assert model.token() > 0 and checks == [1]
+    assert [item.kind for item in model.items].count(ItemKind.FEED_FORWARD) == 2 and model.inputs == 2 * 4 + 1
+
+
+def test_experts_stall_by_what_they_take_beyond_their_products() -> None:
+    cpu = replace(_fake_measure("x", GiB, 1), bandwidth=1e10)
+    size = 8 * 3 * 768 * 2048 * 144 // 256  # eight experts of three matrices in Q4_K
+    reading = size / cpu.bandwidth
+    less, more = (
+        probe._expert_stall(cast(Bench, _FakeBench(cpu, 4 * size, seconds)), cpu)
+        for seconds in (lambda timed: 1.0, lambda timed: 1.0 + 2 * reading)
+    )
+    assert [tokens for tokens, _ in less] == [tokens for tokens, _ in more]
+    assert more[0][1] - less[0][1] == pytest.approx(2.0)
 
 
 def test_types_that_no_time_was_left_for_are_measured_when_a_model_has_them(
