@@ -84,7 +84,8 @@ class DeviceProfile:
     what each input of such products adds in a token, where another thread has just written it. `step_seconds`: what a
     step takes beside its operations, where weights have driven its caller's data out of the caches. `scattered_share`:
     share of the bandwidth that is left when small matrices from all over memory are read (experts).
-    `bandwidth_by_threads` is empty where nothing was measured. `pace`: MAC/s of the probe's reference products, by tokens, to compare moments by.
+    `bandwidth_by_threads` is empty where nothing was measured. `pace`: MAC/s of the probe's reference products, by
+    tokens, to compare moments by.
     """
 
     name: str
