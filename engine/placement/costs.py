@@ -79,13 +79,18 @@ def decode_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) -
     return seconds + _element_seconds(item, device, 1) + _state_seconds(item, device, 1, work.depth, work)
 
 
+def tokens_through(part: PlacementItem | ExpertBank, work: Workload) -> int:
+    """Of a chunk, behind the attention of the part's layer: of the last layer the last token alone."""
+    return 1 if part.is_last else work.chunk_tokens
+
+
 def prefill_seconds(item: PlacementItem, device: DeviceProfile, work: Workload) -> float:
     """One chunk through one item, at the prompt's average depth. The head sees the last token only."""
-    tokens = work.chunk_tokens
     if item.kind is ItemKind.OUTPUT:
         return decode_seconds(item, device, work) / work.chunks
     if item.kind is ItemKind.EMBEDDING:
         return _embedding_seconds(item, device)
+    tokens = work.chunk_tokens if item.kind is ItemKind.ATTENTION else tokens_through(item, work)
     seconds = item.ops * device.op_seconds + _products_seconds(item, device, tokens)
     seconds += _element_seconds(item, device, tokens)
     return seconds + _state_seconds(item, device, tokens, work.reused + (work.prompt + 1) // 2, work)
@@ -98,7 +103,11 @@ def _embedding_seconds(item: PlacementItem, device: DeviceProfile) -> float:
 
 def _products_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) -> float:
     starts = item.inputs * device.start_seconds if tokens < FEWEST_IN_PANELS else 0.0
-    return starts + sum(product_seconds(matrix, device, tokens) for matrix in item.matrices)
+    last = len(item.matrices) - 1
+    return starts + sum(
+        product_seconds(matrix, device, 1 if item.is_last and number == last else tokens)
+        for number, matrix in enumerate(item.matrices)
+    )
 
 
 def _element_seconds(item: PlacementItem, device: DeviceProfile, tokens: int) -> float:

@@ -15,7 +15,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from engine.placement.costs import Workload, expert_decode_seconds, expert_prefill_seconds
+from engine.placement.costs import Workload, expert_decode_seconds, expert_prefill_seconds, tokens_through
 from engine.placement.hardware.profile import DeviceProfile, HardwareProfile
 from engine.placement.items import ExpertBank
 from engine.placement.locality import PROMOTED_SHARE
@@ -35,7 +35,7 @@ class ExpertCurve:
 
 def cpu_only_curve(bank: ExpertBank, cpu: DeviceProfile, work: Workload) -> ExpertCurve:
     decode = cpu.op_seconds + bank.used * expert_decode_seconds(bank, cpu)
-    prefill = cpu.op_seconds + expert_prefill_seconds(bank, cpu, work.chunk_tokens)
+    prefill = cpu.op_seconds + expert_prefill_seconds(bank, cpu, tokens_through(bank, work))
     size = bank.count + 1
     return ExpertCurve(np.full(size, decode), np.full(size, prefill), decode, prefill)
 
@@ -82,8 +82,8 @@ def prefill_split(bank: ExpertBank, hardware: HardwareProfile, work: Workload) -
     cpu, gpu, link = hardware.cpu, hardware.gpu, hardware.link
     assert gpu is not None and link is not None
     resident = np.arange(bank.count + 1) / bank.count
-    on_gpu = expert_prefill_seconds(bank, gpu, work.chunk_tokens)
-    on_cpu = expert_prefill_seconds(bank, cpu, work.chunk_tokens)
+    on_gpu = expert_prefill_seconds(bank, gpu, tokens_through(bank, work))
+    on_cpu = expert_prefill_seconds(bank, cpu, tokens_through(bank, work))
     streaming = bank.bytes / link.to_gpu
     streamed = on_cpu / (on_cpu + streaming)
     return PrefillSplit(

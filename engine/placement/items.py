@@ -70,6 +70,7 @@ class PlacementItem:
     inputs: int = 0  # of its products: those side by side share theirs, and run as one
     elements: tuple[tuple[str, int], ...] = ()  # element-wise work per token: kind and values
     tied_bytes: int = 0  # of `bytes`, those of the embedding table: the head reads it where none is its own
+    is_last: bool = False  # of the last layer: behind its attention go on only the tokens whose logits are asked for
 
     @property
     def name(self) -> str:
@@ -94,6 +95,7 @@ class ExpertBank:
     expert_bytes: int
     matrices: tuple[Matrix, ...]
     width: int = 0  # of one expert's activation
+    is_last: bool = False  # as an item's
 
     @property
     def key(self) -> str:
@@ -143,6 +145,9 @@ def model_items(shape: ModelShape) -> ModelItems:
     banks = []
     for layer in shape.layers:
         layer_items, bank = _layer_items(layer, shape)
+        if layer is shape.layers[-1]:
+            layer_items = [replace(item, is_last=True) for item in layer_items]
+            bank = bank and replace(bank, is_last=True)
         items += layer_items
         if bank is not None:
             banks.append(bank)

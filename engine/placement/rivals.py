@@ -21,6 +21,7 @@ from engine.placement.costs import (
     expert_decode_seconds,
     expert_prefill_seconds,
     prefill_seconds,
+    tokens_through,
 )
 from engine.placement.hardware.profile import DeviceProfile, HardwareProfile
 from engine.placement.items import ItemKind, PlacementItem
@@ -228,7 +229,8 @@ class Rivals:
                 if decode:
                     here, there = (experts.used * expert_decode_seconds(experts, d) for d in (cpu, gpu))
                 else:
-                    here, there = (expert_prefill_seconds(experts, d, work.chunk_tokens) for d in (cpu, gpu))
+                    tokens = tokens_through(experts, work)
+                    here, there = (expert_prefill_seconds(experts, d, tokens) for d in (cpu, gpu))
                 sizes = [m.bytes * experts.count for m in experts.matrices]
                 rows += _shared_out(here, there, sizes, sum(sizes), item.kind)
         return rows

@@ -135,7 +135,7 @@ class StepTimes:
         made: dict[tuple[object, ...], ExpertCurve] = {}
         curves = []
         for bank, rates in zip(self.model.banks, self.hit_rates, strict=True):
-            key = (bank.matrices, bank.count, bank.used, id(rates))
+            key = (bank.matrices, bank.count, bank.used, bank.is_last, id(rates))
             if key not in made:
                 made[key] = self._curve(bank, rates)
             curves.append(made[key])

@@ -23,7 +23,7 @@ from engine.models.spec import AttentionSpec, DenseSpec, LayerSpec, ModelSpec, R
 from engine.models.spec import TensorShape as Tensor
 from engine.placement.costs import Workload, decode_seconds
 from engine.placement.hardware.profile import DeviceProfile, HardwareProfile
-from engine.placement.hardware.timing import PACE_TYPE, SIDE, Bench
+from engine.placement.hardware.timing import PACE_TYPE, Bench
 from engine.placement.items import ItemKind, model_items
 from engine.placement.shape import LayerShape, ModelShape, TensorShape
 from engine.placement.state import StateKind, StateShape
@@ -32,7 +32,8 @@ from engine.runtime.executor import Chunk, Executor
 from engine.runtime.lowering import capture
 from kernels import _cpu
 
-_WIDTH, _HEADS, _KV_HEADS, _VOCABULARY = SIDE, 8, 4, 256
+# Narrow: the less there is to read and to multiply, the less an error in these rates counts beside what is looked for.
+_WIDTH, _HEADS, _KV_HEADS, _VOCABULARY = 512, 8, 4, 256
 _HEAD_DIM = _WIDTH // _HEADS
 _DEPTH = BLOCK_TOKENS // 2
 _DEEP_TOKENS, _DEEP_SECONDS, _SINGLE_SECONDS = 3, 0.8, 0.3  # tokens between two looks; seconds of all

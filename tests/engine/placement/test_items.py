@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from engine.placement.costs import Workload, prefill_seconds, tokens_through
+from engine.placement.hardware import catalogue
 from engine.placement.hardware.profile import PACK
 from engine.placement.items import ItemKind, model_items
 from tests.support.shapes import SHAPES, dense_shape, moe_shape, published_shape
@@ -73,3 +77,17 @@ def test_a_tied_head_reads_the_embedding_and_is_not_counted_twice() -> None:
     assert head.tied_bytes == items.items[0].bytes
     assert sum(m.macs for m in head.matrices) == 1024 * 32000
     assert items.dense_bytes == shape.weight_bytes
+
+
+def test_behind_the_last_layers_attention_only_what_is_asked_for_goes_on() -> None:
+    machine, work = catalogue.machine("Ryzen 7 5800X"), Workload(prompt=512)
+    for shape in (dense_shape(), moe_shape()):
+        items = model_items(shape)
+        last = [item for item in items.items if item.is_last]
+        assert {item.layer for item in last} == {shape.layers[-1].index} and len(last) == 2
+        for item in last:
+            whole, asked = (prefill_seconds(each, machine.cpu, work) for each in (replace(item, is_last=False), item))
+            one = prefill_seconds(replace(item, is_last=False), machine.cpu, replace(work, prompt=1))
+            assert one < asked < whole if item.kind is ItemKind.ATTENTION else one == asked < whole
+        assert [bank.is_last for bank in items.banks] == [False] * (len(items.banks) - 1) + [True] * bool(items.banks)
+        assert [tokens_through(bank, work) for bank in items.banks[-2:]] == [512, 1][: len(items.banks)]
