@@ -41,10 +41,11 @@ struct MatmulTask {
   int rows, cols;          // rows in this range (any number), values per row (a multiple of the type's block)
   const uint8_t* packed;   // activations from `pack`, all `tokens` of them
   int tokens;
-  float* out;            // out[t * out_stride + r]
-  ptrdiff_t out_stride;  // in floats
-  uint8_t* scratch;      // this thread's own, scratch_bytes(cols), 64-byte aligned
-  size_t readable;       // bytes that may be touched from `weights` on (prefetch and wide loads stay inside)
+  float* out;                     // out[t * out_stride + r]
+  ptrdiff_t out_stride;           // in floats
+  uint8_t* scratch;               // this thread's own, scratch_bytes(cols), 64-byte aligned
+  size_t readable;                // bytes that may be touched from `weights` on (prefetch and wide loads stay inside)
+  const uint8_t* next = nullptr;  // weights that this thread is likely to read next; null: those behind these rows
 };
 
 struct MatmulKernels {  // one per weight type

@@ -204,14 +204,17 @@ void multiply_panels(const MatmulTask& task, size_t stride) {
     const bool in_order = (last - first) * stride <= kBlockBytes;  // all columns fit: weights are read in order
     const auto multiply = [&](int row, int chunk) {
       const auto at = [&](int r) { return reinterpret_cast<uintptr_t>(task.weights) + r * task.row_bytes; };
+      const uintptr_t next = row + kPanelRows < task.rows || task.next == nullptr
+                                 ? at(row + kPanelRows)
+                                 : reinterpret_cast<uintptr_t>(task.next);
       const auto bytes = [&](int c) { return static_cast<size_t>(begin(c)) * Kernel::kBytes; };
       Ahead<Kernel> ahead{0, task.row_bytes, in_order && task.row_bytes <= kShortRowBytes};
       if (ahead.side_by_side)  // of the next panel what this chunk is of the present one
-        ahead.at = at(row + kPanelRows) + kLanes * bytes(chunk);
+        ahead.at = next + kLanes * bytes(chunk);
       else if (in_order && chunk + 1 < chunks)
         ahead.at = at(row) + bytes(chunk + 1);
       else
-        ahead.at = at(row + kPanelRows) + (in_order ? 0 : bytes(chunk));
+        ahead.at = next + (in_order ? 0 : bytes(chunk));
       multiply_panel<Kernel>(task, stride, row, begin(chunk), begin(chunk + 1) - begin(chunk), first, last, ahead);
     };
     if (in_order) {

@@ -69,8 +69,11 @@ class Step {
 struct RowRange {
   int first, count;
 };
+// Where rows from `row` on lie.
+const uint8_t* rows_at(const Weight& weight, int matrix, int row);
+// `next`: where this thread is likely to read next, or null.
 void multiply_rows(const Kernels& kernels, const Weight& weight, int matrix, RowRange range, const uint8_t* packed,
-                   int tokens, float* out, ptrdiff_t out_stride, uint8_t* scratch);
+                   int tokens, float* out, ptrdiff_t out_stride, uint8_t* scratch, const uint8_t* next);
 
 using StepPointer = std::unique_ptr<Step>;
 StepPointer make_step(const Program& program, const Operation& operation);

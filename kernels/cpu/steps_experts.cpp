@@ -103,7 +103,12 @@ class ExpertsStep final : public Step {
     };
     worker.share(count * chunks, [&](int i) {
       const int first = i % chunks * rows, e = active[i / chunks];
-      gate_and_up(run, worker, groups, e, {first, std::min(rows, hidden_ - first)}, inputs, hidden_of(e), product);
+      const int after = i + run.shape.threads;  // threads that are as fast as each other take turns
+      const uint8_t* const next = after < count * chunks ? rows_at(run.program.weight_at(o_.gate),
+                                                                   active[after / chunks], after % chunks * rows)
+                                                         : nullptr;
+      gate_and_up(run, worker, groups, e, {first, std::min(rows, hidden_ - first)}, inputs, hidden_of(e), product,
+                  next);
     });
     worker.barrier();
     const auto pack_hidden = [&](int e) {
@@ -215,7 +220,7 @@ class ExpertsStep final : public Step {
   }
 
   void gate_and_up(const Run& run, Worker& worker, const Grouping& groups, int expert, RowRange range,
-                   const uint8_t* inputs, float* hidden, float* product) const {
+                   const uint8_t* inputs, float* hidden, float* product, const uint8_t* next) const {
     const Kernels& kernels = run.program.kernels();
     const int n = groups.count(expert);
     float* const up = product + floats(n, range.count) / sizeof(float);
@@ -223,7 +228,8 @@ class ExpertsStep final : public Step {
       const Weight& weight = run.program.weight_at(is_gate ? o_.gate : o_.up);
       const ActivationFormat format = kernels.matmul.types[static_cast<int>(weight.type)].format;
       multiply_rows(kernels, weight, expert, range, input_.find(inputs + groups.inputs[expert], format, n), n,
-                    is_gate ? product : up, range.count, worker.scratch());
+                    is_gate ? product : up, range.count, worker.scratch(),
+                    is_gate ? rows_at(run.program.weight_at(o_.up), expert, range.first) : next);
       add_bias(run, is_gate ? o_.gate_bias : o_.up_bias, expert, range, n, is_gate ? product : up);
     }
     for (int i = 0; i < n; ++i) {
@@ -253,11 +259,15 @@ class ExpertsStep final : public Step {
     const float* const factors = run.value(o_.weights);
     for (int r = 0; wave.begin == 0 && r < run.shape.rows(domain_); ++r)
       std::memset(run.row(o_.out, r) + range.first, 0, sizeof(float) * static_cast<size_t>(range.count));
-    for (int e = wave.begin; e < wave.end; ++e) {
+    const auto active = [&](int e) {  // the first from e on
+      while (e < wave.end && groups.count(e) == 0) ++e;
+      return e;
+    };
+    for (int e = active(wave.begin), next; e < wave.end; e = next) {
       const int n = groups.count(e);
-      if (n == 0) continue;
+      next = active(e + 1);
       multiply_rows(kernels, weight, e, range, hidden_packing_.find(hiddens + groups.hiddens[e], format, n), n, product,
-                    range.count, worker.scratch());
+                    range.count, worker.scratch(), next < wave.end ? rows_at(weight, next, range.first) : nullptr);
       add_bias(run, o_.down_bias, e, range, n, product);
       for (int i = 0; i < n; ++i) {
         const int pair = groups.sorted[groups.starts[e] + i];

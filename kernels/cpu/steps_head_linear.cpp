@@ -65,7 +65,7 @@ class HeadLinearStep final : public Step {
     multiply_rows(run.program.kernels(), weight, 0, {head * weight_rows_ + o_.first, o_.rows},
                   packing_.find(packed, format, rows), rows,
                   run.value(o_.out) + static_cast<ptrdiff_t>(head) * out_head_, run.program.value_at(o_.out).width,
-                  worker.scratch());
+                  worker.scratch(), nullptr);
   }
 
   void add_up(const Run& run, Worker& worker, int head, int first, int count) const {

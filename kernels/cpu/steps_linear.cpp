@@ -7,12 +7,15 @@
 
 namespace tessera {
 
+const uint8_t* rows_at(const Weight& weight, int matrix, int row) {
+  return weight.data + weight.matrix_bytes() * static_cast<size_t>(matrix) +
+         weight.row_bytes * static_cast<size_t>(row);
+}
+
 void multiply_rows(const Kernels& kernels, const Weight& weight, int matrix, RowRange range, const uint8_t* packed,
-                   int tokens, float* out, ptrdiff_t out_stride, uint8_t* scratch) {
-  const size_t offset =
-      weight.matrix_bytes() * static_cast<size_t>(matrix) + weight.row_bytes * static_cast<size_t>(range.first);
+                   int tokens, float* out, ptrdiff_t out_stride, uint8_t* scratch, const uint8_t* next) {
   MatmulTask task{};
-  task.weights = weight.data + offset;
+  task.weights = rows_at(weight, matrix, range.first);
   task.row_bytes = weight.row_bytes;
   task.rows = range.count;
   task.cols = weight.cols;
@@ -21,7 +24,8 @@ void multiply_rows(const Kernels& kernels, const Weight& weight, int matrix, Row
   task.out = out;
   task.out_stride = out_stride;
   task.scratch = scratch;
-  task.readable = weight.bytes() - offset;
+  task.next = next;
+  task.readable = weight.bytes() - static_cast<size_t>(task.weights - weight.data);
   kernels.matmul.types[static_cast<int>(weight.type)].multiply(task);
 }
 
@@ -137,40 +141,50 @@ class LinearStep final : public Step {
     int count = 0;
     const size_t matrices = d_.glu_out != kNone ? 1 : d_.linear.weights.size();
     for (size_t m = 0; m < matrices; ++m) count += chunks_of(d_.linear.weights[m]);
-    worker.share(count, [&](int i) {
+    const auto place = [&](int i) {  // of chunk i: its matrix and first row
       size_t m = 0;
       for (; i >= chunks_of(d_.linear.weights[m]); ++m) i -= chunks_of(d_.linear.weights[m]);
-      const int first = i * chunk;
+      return std::pair(m, i * chunk);
+    };
+    worker.share(count, [&](int i) {
+      const auto [m, first] = place(i);
       const RowRange range{first, std::min(chunk, run.program.weight_at(d_.linear.weights[m]).rows - first)};
+      const uint8_t* next = nullptr;
+      if (i + run.shape.threads < count) {  // threads that are as fast as each other take turns
+        const auto [next_m, next_first] = place(i + run.shape.threads);
+        next = rows_at(run.program.weight_at(d_.linear.weights[next_m]), 0, next_first);
+      }
       if (d_.glu_out != kNone)
-        gated_chunk(run, worker, rows, range, packed, product);
+        gated_chunk(run, worker, rows, range, packed, product, next);
       else if (d_.residual != kNone)
-        residual_chunk(run, worker, rows, range, packed, product);
+        residual_chunk(run, worker, rows, range, packed, product, next);
       else
         product_chunk(run, worker, rows, m, range, packed, run.value(d_.linear.outs[m]) + range.first,
-                      run.program.value_at(d_.linear.outs[m]).width);
+                      run.program.value_at(d_.linear.outs[m]).width, next);
     });
   }
 
   // One matrix's product with its bias.
   void product_chunk(const Run& run, Worker& worker, int rows, size_t m, RowRange range, const uint8_t* packed,
-                     float* out, ptrdiff_t stride) const {
+                     float* out, ptrdiff_t stride, const uint8_t* next) const {
     const Kernels& kernels = run.program.kernels();
     const Weight& weight = run.program.weight_at(d_.linear.weights[m]);
     const ActivationFormat format = kernels.matmul.types[static_cast<int>(weight.type)].format;
-    multiply_rows(kernels, weight, 0, range, packing_.find(packed, format, rows), rows, out, stride, worker.scratch());
+    multiply_rows(kernels, weight, 0, range, packing_.find(packed, format, rows), rows, out, stride, worker.scratch(),
+                  next);
     if (d_.linear.biases[m] == kNone) return;
     const auto* bias = reinterpret_cast<const float*>(run.program.weight_at(d_.linear.biases[m]).data) + range.first;
     for (int r = 0; r < rows; ++r) kernels.vector.add(out + r * stride, bias, out + r * stride, range.count);
   }
 
-  void gated_chunk(const Run& run, Worker& worker, int rows, RowRange range, const uint8_t* packed,
-                   float* product) const {
+  void gated_chunk(const Run& run, Worker& worker, int rows, RowRange range, const uint8_t* packed, float* product,
+                   const uint8_t* next) const {
     float* const up =
         product +
         aligned_size(sizeof(float) * static_cast<size_t>(rows) * static_cast<size_t>(range.count)) / sizeof(float);
-    product_chunk(run, worker, rows, 0, range, packed, product, range.count);
-    product_chunk(run, worker, rows, 1, range, packed, up, range.count);
+    const Weight& second = run.program.weight_at(d_.linear.weights[1]);
+    product_chunk(run, worker, rows, 0, range, packed, product, range.count, rows_at(second, 0, range.first));
+    product_chunk(run, worker, rows, 1, range, packed, up, range.count, next);
     for (int r = 0; r < rows; ++r) {
       const ptrdiff_t at = static_cast<ptrdiff_t>(r) * range.count;
       run.program.kernels().vector.glu(product + at, up + at, run.row(d_.glu_out, r) + range.first, range.count,
@@ -178,9 +192,9 @@ class LinearStep final : public Step {
     }
   }
 
-  void residual_chunk(const Run& run, Worker& worker, int rows, RowRange range, const uint8_t* packed,
-                      float* product) const {
-    product_chunk(run, worker, rows, 0, range, packed, product, range.count);
+  void residual_chunk(const Run& run, Worker& worker, int rows, RowRange range, const uint8_t* packed, float* product,
+                      const uint8_t* next) const {
+    product_chunk(run, worker, rows, 0, range, packed, product, range.count, next);
     for (int r = 0; r < rows; ++r)
       run.program.kernels().vector.add(run.row(d_.residual, r) + range.first,
                                        product + static_cast<ptrdiff_t>(r) * range.count,
