@@ -33,7 +33,6 @@ struct LoadBF16 {
 };
 
 // f(0) … f(kCount - 1) with constants: GCC keeps an array in registers only if all its indices are known this early.
-#define TESSERA_INLINE __attribute__((always_inline))
 template <int kValue>
 struct Constant {
   constexpr operator int() const { return kValue; }

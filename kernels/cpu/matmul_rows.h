@@ -8,6 +8,9 @@
 namespace tessera {
 namespace {
 
+// What the compiler would call, and keep nothing in registers meanwhile.
+#define TESSERA_INLINE __attribute__((always_inline))
+
 constexpr int kPrefetchBytes = 2048;  // ahead of the block in work
 
 inline void prefetch_ahead(const uint8_t* p, int bytes) {

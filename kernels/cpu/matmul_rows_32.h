@@ -157,25 +157,48 @@ inline float total(const RowSums<T>& sums, int t) {
   return products + Row::kSumFactor * _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
 }
 
+// kRows rows, `apart` rows from one another, against T tokens.
+template <class Row, int kRows, int T>
+inline void multiply_rows_32(const MatmulTask& task, const Record32& at, int row, int apart) {
+  const int blocks = task.cols / 32;
+  const uint8_t* w = task.weights + row * task.row_bytes;
+  const size_t distance = static_cast<size_t>(apart) * task.row_bytes;
+  RowSums<T> sums[kRows];
+  int b = 0;
+  for (; b + 4 <= blocks; b += 4, w += 4 * Row::kBytes)
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) {
+      prefetch_ahead(w + r * distance, 4 * Row::kBytes);
+      add_blocks<Row, T, 4>(w + r * distance, task, at, b, sums[r]);
+    }
+  for (int r = 0; r < kRows; ++r) {
+    add_last<Row, T>(w + r * distance, task, at, b, blocks - b, sums[r]);
+    for (int t = 0; t < T; ++t) task.out[t * task.out_stride + row + r * apart] = total<Row, T>(sums[r], t);
+  }
+}
+template <class Row, int T>
+inline void multiply_row(const MatmulTask& task, const Record32& at, int row) {
+  multiply_rows_32<Row, 1, T>(task, at, row, 0);
+}
+
 template <class Row>
 struct Rows32Blocks {
   template <int T>
   static void multiply(const MatmulTask& task) {
+    constexpr int kRows = T == 1 ? 2 : 1;  // as RowsK
     const Record32 at(task.cols);
-    const int blocks = task.cols / 32;
-    for (int r = 0; r < task.rows; ++r) {
-      const uint8_t* w = task.weights + r * task.row_bytes;
-      RowSums<T> sums;
-      int b = 0;
-      for (; b + 4 <= blocks; b += 4, w += 4 * Row::kBytes) {
-        prefetch_ahead(w, 4 * Row::kBytes);
-        add_blocks<Row, T, 4>(w, task, at, b, sums);
-      }
-      add_last<Row, T>(w, task, at, b, blocks - b, sums);
-      for (int t = 0; t < T; ++t) task.out[t * task.out_stride + r] = total<Row, T>(sums, t);
-    }
+    const int apart = task.rows / kRows;
+    for (int row = 0; row < apart; ++row) multiply_rows_32<Row, kRows, T>(task, at, row, apart);
+    for (int row = apart * kRows; row < task.rows; ++row) multiply_row<Row, T>(task, at, row);
   }
 };
+
+// 16 bytes of each of two neighbouring blocks.
+inline __m256i load_pair(const uint8_t* p, int block_bytes) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(load16(p)), load16(p + block_bytes), 1);
+}
+// Bytes ahead of those that are multiplied that are fetched at least: short rows would be waited for.
+constexpr size_t kLeastAhead = 2048;
 
 }  // namespace
 }  // namespace tessera

@@ -152,41 +152,59 @@ struct Q2_KRow : Rows16 {
   }
 };
 
+// kRows rows, `apart` rows from one another, against T tokens, block by block.
+template <class Row, int kRows, int T>
+inline void multiply_rows_k(const MatmulTask& task, const Record256& at, int row, int apart) {
+  const int blocks = task.cols / 256;
+  const uint8_t* w = task.weights + row * task.row_bytes;
+  const size_t distance = static_cast<size_t>(apart) * task.row_bytes;
+  __m256 sums[kRows][T], offsets[kRows][T];
+  for (int r = 0; r < kRows; ++r)
+    for (int t = 0; t < T; ++t) sums[r][t] = offsets[r][t] = _mm256_setzero_ps();
+  for (int b = 0; b < blocks; ++b, w += Row::kBytes) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const uint8_t* block = w + r * distance;
+      prefetch_ahead(block, Row::kBytes);
+      Row values;
+      values.begin(block);
+      __m256i scaled[T];
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) {
+        const __m256i q = values.quants(j), scale = values.scales(j);
+#pragma GCC unroll 3
+        for (int t = 0; t < T; ++t) {
+          const __m256i x = load256(task.packed + t * at.stride + 256 * b + 32 * j);
+          const __m256i part = _mm256_madd_epi16(_mm256_maddubs_epi16(q, x), scale);
+          scaled[t] = j == 0 ? part : _mm256_add_epi32(scaled[t], part);
+        }
+      }
+      for (int t = 0; t < T; ++t) {
+        const uint8_t* record = task.packed + t * at.stride;
+        const float x_scale = loadf(record + at.scales + 4 * b);
+        sums[r][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(scaled[t]), _mm256_set1_ps(values.d * x_scale), sums[r][t]);
+        const __m256i offset = values.offset(record + at.sums16 + 32 * b, record + at.sums32 + 16 * b);
+        offsets[r][t] =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(offset), _mm256_set1_ps(values.offset_d * x_scale), offsets[r][t]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int t = 0; t < T; ++t)
+      task.out[t * task.out_stride + row + r * apart] = sum8(_mm256_sub_ps(sums[r][t], offsets[r][t]));
+}
+
+// One token takes two rows at once, from either half of the range: two streams side by side are read up to a fifth
+// faster than one, while four, or two rows that lie together, are read no faster.
 template <class Row>
 struct RowsK {
   template <int T>
   static void multiply(const MatmulTask& task) {
+    constexpr int kRows = T == 1 ? 2 : 1;
     const Record256 at(task.cols);
-    const int blocks = task.cols / 256;
-    for (int r = 0; r < task.rows; ++r) {
-      const uint8_t* w = task.weights + r * task.row_bytes;
-      __m256 sums[T], offsets[T];
-      for (int t = 0; t < T; ++t) sums[t] = offsets[t] = _mm256_setzero_ps();
-      for (int b = 0; b < blocks; ++b, w += Row::kBytes) {
-        prefetch_ahead(w, Row::kBytes);
-        Row row;
-        row.begin(w);
-        __m256i scaled[T];
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
-          const __m256i q = row.quants(j), scale = row.scales(j);
-#pragma GCC unroll 3
-          for (int t = 0; t < T; ++t) {
-            const __m256i x = load256(task.packed + t * at.stride + 256 * b + 32 * j);
-            const __m256i part = _mm256_madd_epi16(_mm256_maddubs_epi16(q, x), scale);
-            scaled[t] = j == 0 ? part : _mm256_add_epi32(scaled[t], part);
-          }
-        }
-        for (int t = 0; t < T; ++t) {
-          const uint8_t* record = task.packed + t * at.stride;
-          const float x_scale = loadf(record + at.scales + 4 * b);
-          sums[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(scaled[t]), _mm256_set1_ps(row.d * x_scale), sums[t]);
-          const __m256i offset = row.offset(record + at.sums16 + 32 * b, record + at.sums32 + 16 * b);
-          offsets[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(offset), _mm256_set1_ps(row.offset_d * x_scale), offsets[t]);
-        }
-      }
-      for (int t = 0; t < T; ++t) task.out[t * task.out_stride + r] = sum8(_mm256_sub_ps(sums[t], offsets[t]));
-    }
+    const int apart = task.rows / kRows;
+    for (int row = 0; row < apart; ++row) multiply_rows_k<Row, kRows, T>(task, at, row, apart);
+    for (int row = apart * kRows; row < task.rows; ++row) multiply_rows_k<Row, 1, T>(task, at, row, 1);
   }
 };
 

@@ -1,36 +1,20 @@
-// Private to the x86 tiers: types with blocks of 32 nibbles and few tokens, straight from raw rows.
+// Private to the x86 tiers: MXFP4 and IQ4_NL with few tokens, straight from raw rows.
 //
 // Four blocks at a time become one vector of int32 sums, two lanes a block: [0 0 2 2 | 1 1 3 3]. Their scales are
 // converted in that order, and one fma scales them all. One token takes four rows at once: they share its activations,
 // and several rows are read from memory at once, which one alone does not keep busy.
 #pragma once
-#include <type_traits>
-
-#include "matmul_rows_32.h"
+#include "matmul_rows_nibble_pairs.h"
 
 namespace tessera {
 namespace {
 
 // What nibbles stand for. Unsigned values are kCentre too large, which the activations' sums take off again.
 template <class Row>
-struct Nibbles4 {
-  static constexpr bool kSupported = false;
-};
-template <>
-struct Nibbles4<Q4_0Row> {
-  static constexpr bool kSupported = true, kSigned = false, kHasMin = false;
-  static constexpr int kCentre = 8;
-  static __m256i values(__m256i nibbles) { return nibbles; }
-};
-template <>
-struct Nibbles4<Q4_1Row> {
-  static constexpr bool kSupported = true, kSigned = false, kHasMin = true;
-  static constexpr int kCentre = 0;
-  static __m256i values(__m256i nibbles) { return nibbles; }
-};
+struct Nibbles4;
 template <>
 struct Nibbles4<MXFP4Row> {
-  static constexpr bool kSupported = true, kSigned = false, kHasMin = false;
+  static constexpr bool kSigned = false;
   static constexpr int kCentre = 12;
   static __m256i values(__m256i nibbles) {
     const __m128i table = _mm_add_epi8(MXFP4Row::codebook(), _mm_set1_epi8(kCentre));
@@ -39,19 +23,12 @@ struct Nibbles4<MXFP4Row> {
 };
 template <>
 struct Nibbles4<IQ4_NLRow> {
-  static constexpr bool kSupported = true, kSigned = true, kHasMin = false;
+  static constexpr bool kSigned = true;
   static constexpr int kCentre = 0;
   static __m256i values(__m256i nibbles) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(IQ4_NLRow::codebook()), nibbles);
   }
 };
-
-// 16 bytes of each of two neighbouring blocks.
-inline __m256i load_pair(const uint8_t* p, int block_bytes) {
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(load16(p)), load16(p + block_bytes), 1);
-}
-// Bytes ahead of those that are multiplied that are fetched at least: short rows would be waited for.
-constexpr size_t kLeastAhead = 2048;
 
 // What belongs to four blocks to their lanes, twice or beside zero.
 inline __m256 twice(__m128 v) {
@@ -76,11 +53,10 @@ template <class Row>
 struct FourActivations {
   __m256i x[4];  // first and second halves of blocks 0 and 1, then of 2 and 3
   __m256i centre;
-  __m256 scales, sums;
+  __m256 scales;
   void load(const uint8_t* record, const Record32& at, int b) {
     for (int i = 0; i < 4; ++i) x[i] = load_pair(record + 32 * b + i / 2 * 64 + i % 2 * 16, 32);
     scales = twice(_mm_loadu_ps(reinterpret_cast<const float*>(record + at.scales + 4 * b)));
-    if constexpr (Nibbles4<Row>::kHasMin) sums = _mm256_castsi256_ps(once(load16(record + at.sums + 4 * b)));
     if constexpr (Nibbles4<Row>::kCentre != 0)
       centre =
           _mm256_madd_epi16(once(load16(record + at.pair_sums + 4 * b)), _mm256_set1_epi16(-Nibbles4<Row>::kCentre));
@@ -90,10 +66,9 @@ struct FourActivations {
 template <class Row>
 struct FourBlocks {
   __m256i q[4];  // as the activations
-  __m256 d, m;
-  void load(const uint8_t* w) {
-    const Factors f = factors<Row, 4>(w);
-    d = twice(f.d), m = twice(f.m);
+  __m256 d;
+  TESSERA_INLINE void load(const uint8_t* w) {
+    d = twice(factors<Row, 4>(w).d);
     const __m256i mask = _mm256_set1_epi8(15);
     for (int i = 0; i < 4; i += 2) {
       const __m256i raw = load_pair(w + (i + 1) * Row::kBytes - 16, Row::kBytes);
@@ -119,12 +94,10 @@ struct FourBlocks {
     }
   }
   __m256 add(const FourActivations<Row>& a, __m256 sum) const {
-    if constexpr (Nibbles4<Row>::kHasMin) sum = _mm256_fmadd_ps(m, a.sums, sum);
     return _mm256_fmadd_ps(centred(a), _mm256_mul_ps(d, a.scales), sum);
   }
   // Only what `mask` has ones for.
   __m256 add(const FourActivations<Row>& a, __m256 sum, __m256 mask) const {
-    if constexpr (Nibbles4<Row>::kHasMin) sum = _mm256_fmadd_ps(_mm256_and_ps(m, mask), a.sums, sum);
     return _mm256_fmadd_ps(centred(a), _mm256_and_ps(_mm256_mul_ps(d, a.scales), mask), sum);
   }
   __m256 centred(const FourActivations<Row>& a) const {
@@ -157,7 +130,7 @@ inline void multiply_nibbles(const MatmulTask& task, const Record32& at, int row
       for (int t = 0; t < T; ++t) sums[r][t] = four.add(x[t], sums[r][t]);
     }
   }
-  if (whole < blocks && whole > 0) {
+  if (whole < blocks) {
     const __m256 mask = all_but(whole + 4 - blocks);
     FourActivations<Row> x[T];
     for (int t = 0; t < T; ++t) x[t].load(task.packed + t * at.stride, at, blocks - 4);
@@ -168,13 +141,7 @@ inline void multiply_nibbles(const MatmulTask& task, const Record32& at, int row
       for (int t = 0; t < T; ++t) sums[r][t] = four.add(x[t], sums[r][t], mask);
     }
   }
-  if (whole == 0) {  // fewer than four blocks
-    for (int r = 0; r < kRows; ++r) {
-      RowSums<T> few;
-      add_last<Row, T>(first + r * task.row_bytes, task, at, 0, blocks, few);
-      for (int t = 0; t < T; ++t) task.out[t * task.out_stride + row + r] = total<Row, T>(few, t);
-    }
-  } else if constexpr (kRows == 4 && T == 1) {
+  if constexpr (kRows == 4 && T == 1) {
     _mm_storeu_ps(task.out + row, sums_of_four(sums[0][0], sums[1][0], sums[2][0], sums[3][0]));
   } else {
     for (int r = 0; r < kRows; ++r)
@@ -189,13 +156,22 @@ struct NibbleRows {
     constexpr int kRows = T == 1 ? 4 : 2;
     const Record32 at(task.cols);
     int row = 0;
-    for (; row + kRows <= task.rows; row += kRows) multiply_nibbles<Row, kRows, T>(task, at, row);
-    for (; row < task.rows; ++row) multiply_nibbles<Row, 1, T>(task, at, row);
+    if (task.cols >= 4 * 32)
+      for (; row + kRows <= task.rows; row += kRows) multiply_nibbles<Row, kRows, T>(task, at, row);
+    for (; row < task.rows; ++row) multiply_row<Row, T>(task, at, row);
   }
 };
 
 template <class Row>
-using RowsOf32 = std::conditional_t<Nibbles4<Row>::kSupported, NibbleRows<Row>, Rows32Blocks<Row>>;
+struct RowsOf32 : Rows32Blocks<Row> {};
+template <>
+struct RowsOf32<Q4_0Row> : NibblePairRows<Q4_0Row> {};
+template <>
+struct RowsOf32<Q4_1Row> : NibblePairRows<Q4_1Row> {};
+template <>
+struct RowsOf32<MXFP4Row> : NibbleRows<MXFP4Row> {};
+template <>
+struct RowsOf32<IQ4_NLRow> : NibbleRows<IQ4_NLRow> {};
 
 }  // namespace
 }  // namespace tessera

@@ -50,6 +50,19 @@ class Worker {
   void share(int count, Body&& body) {
     for (int64_t i = pool_.next(); i < count; i = pool_.next()) body(static_cast<int>(i));
   }
+  // The same, but each thread takes a part that lies together, in order: memory is read ahead of it.
+  template <class Body>
+  void share_parts(int count, Body&& body) {
+    const int threads = pool_.threads();
+    for (int helped = 0; helped < threads; ++helped) {
+      const int part = (index_ + helped) % threads, end = part_begin(count, part + 1, threads);
+      const int begin = part_begin(count, part, threads);
+      for (int64_t i = begin + pool_.next(part); i < end; i = begin + pool_.next(part)) body(static_cast<int>(i));
+    }
+  }
+  static int part_begin(int count, int part, int threads) {
+    return static_cast<int>(static_cast<int64_t>(count) * part / threads);
+  }
 
  private:
   ThreadPool& pool_;

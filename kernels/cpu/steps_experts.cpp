@@ -101,9 +101,9 @@ class ExpertsStep final : public Step {
     const auto hidden_of = [&](int e) {
       return hidden + static_cast<ptrdiff_t>(groups.starts[e] - groups.starts[wave.begin]) * hidden_;
     };
-    worker.share(count * chunks, [&](int i) {
+    worker.share_parts(count * chunks, [&](int i) {
       const int first = i % chunks * rows, e = active[i / chunks];
-      const int after = i + run.shape.threads;  // threads that are as fast as each other take turns
+      const int after = i + 1;
       const uint8_t* const next = after < count * chunks ? rows_at(run.program.weight_at(o_.gate),
                                                                    active[after / chunks], after % chunks * rows)
                                                          : nullptr;
@@ -122,7 +122,7 @@ class ExpertsStep final : public Step {
       worker.barrier();
     }
     const int out_rows = down_chunk(run.shape), out_chunks = (width_ + out_rows - 1) / out_rows;
-    worker.share(out_chunks, [&](int i) {
+    worker.share_parts(out_chunks, [&](int i) {
       down(run, worker, groups, wave, {i * out_rows, std::min(out_rows, width_ - i * out_rows)}, hiddens, product);
     });
   }

@@ -135,23 +135,31 @@ class LinearStep final : public Step {
     return (chunk + row_step_ - 1) / row_step_ * row_step_;
   }
 
+  // Matrices whose chunks are shared out: the second of a gated pair goes with the first.
+  size_t shared_matrices() const { return d_.glu_out != kNone ? 1 : d_.linear.weights.size(); }
+  int chunks_of(const Program& program, size_t m, int chunk) const {
+    return (program.weight_at(d_.linear.weights[m]).rows + chunk - 1) / chunk;
+  }
+  int chunk_count(const Program& program, int chunk) const {
+    int count = 0;
+    for (size_t m = 0; m < shared_matrices(); ++m) count += chunks_of(program, m, chunk);
+    return count;
+  }
+
   void multiply(const Run& run, Worker& worker, int rows, const uint8_t* packed, float* product) const {
     const int chunk = chunk_rows(run.program, rows, run.shape.threads);
-    const auto chunks_of = [&](Handle w) { return (run.program.weight_at(w).rows + chunk - 1) / chunk; };
-    int count = 0;
-    const size_t matrices = d_.glu_out != kNone ? 1 : d_.linear.weights.size();
-    for (size_t m = 0; m < matrices; ++m) count += chunks_of(d_.linear.weights[m]);
+    const int count = chunk_count(run.program, chunk);
     const auto place = [&](int i) {  // of chunk i: its matrix and first row
       size_t m = 0;
-      for (; i >= chunks_of(d_.linear.weights[m]); ++m) i -= chunks_of(d_.linear.weights[m]);
+      for (; i >= chunks_of(run.program, m, chunk); ++m) i -= chunks_of(run.program, m, chunk);
       return std::pair(m, i * chunk);
     };
-    worker.share(count, [&](int i) {
+    worker.share_parts(count, [&](int i) {
       const auto [m, first] = place(i);
       const RowRange range{first, std::min(chunk, run.program.weight_at(d_.linear.weights[m]).rows - first)};
       const uint8_t* next = nullptr;
-      if (i + run.shape.threads < count) {  // threads that are as fast as each other take turns
-        const auto [next_m, next_first] = place(i + run.shape.threads);
+      if (i + 1 < count) {
+        const auto [next_m, next_first] = place(i + 1);
         next = rows_at(run.program.weight_at(d_.linear.weights[next_m]), 0, next_first);
       }
       if (d_.glu_out != kNone)

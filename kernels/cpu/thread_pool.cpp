@@ -127,6 +127,19 @@ void ThreadPool::work(int thread) {
   }
 }
 
+// A part that was last touched in another phase has not been begun in this one: no barrier has to reset all of them.
+int64_t ThreadPool::next(int part) noexcept {
+  const uint64_t phase = static_cast<uint64_t>(static_cast<uint32_t>(generation_.load(std::memory_order_relaxed)))
+                         << 32;
+  std::atomic<uint64_t>& taken = places_[part].taken;
+  uint64_t found = taken.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint64_t number = found >> 32 == phase >> 32 ? found & 0xffffffff : 0;
+    if (taken.compare_exchange_weak(found, phase | (number + 1), std::memory_order_relaxed))
+      return static_cast<int64_t>(number);
+  }
+}
+
 void ThreadPool::barrier(int thread) noexcept {
   const int generation = generation_.load(std::memory_order_relaxed);
   if (threads_ > 1) {

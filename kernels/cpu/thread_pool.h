@@ -32,6 +32,8 @@ class ThreadPool {
 
   // For use inside a region: the next number 0, 1, 2, … of this phase.
   int64_t next() noexcept { return counter_.fetch_add(1, std::memory_order_relaxed); }
+  // The same of one part of the phase's work: each thread has a part, and helps with others' when its own is done.
+  int64_t next(int part) noexcept;
   // For use inside a region by `thread`: returns when all threads have arrived; all their writes are then visible.
   void barrier(int thread) noexcept;
 
@@ -45,6 +47,7 @@ class ThreadPool {
   struct alignas(64) Place {
     std::atomic<int> processor{-1};  // where the thread was last seen
     std::atomic<int> arrival{0};     // the last barrier it has reached
+    std::atomic<uint64_t> taken{0};  // of its part: the phase, and how much of it in the lower half
   };
 
   const int threads_;
