@@ -72,7 +72,7 @@ _SHORT = 4  # times shorter rows, or fewer of them, than others: those whose fix
 _PACK_TOKENS, _FEW_ROWS = 64, 64  # of a product that is packing for the most part
 _HEADS, _HEAD_DIM, _DEPTH, _FAR_DEPTH = 8, 128, 512, 4096
 _FEW_QUERIES, _MANY = (1, 2, 4), 64  # that share a key; the kernels go about few differently
-_ELEMENT_OPS = 8  # on values that stay in cache, as between fused steps
+_ELEMENT_OPS = 8
 _EXPERTS, _EXPERT_ROWS, _EXPERT_COLS, _USED = 32, 768, 2048, 8
 _EXPERT_SHAPES = ((_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_COLS, _EXPERT_ROWS))
 _EXPERT_TURNS = 3  # through all of them, so that what a call takes is a small part
@@ -351,7 +351,7 @@ def _attention(tier: str, tokens: int, kv_heads: int, head_dim: int, depth: int 
 
 
 def _element_rate(bench: Bench, kind: str, op_seconds: float) -> float:
-    """Values per second of element-wise work on data in cache."""
+    """Values per second of element-wise work on as many as a prompt has."""
     program = _cpu.Program(bench.tier)
     tokens = ELEMENT_TOKENS
     a, b = program.value(SIDE), program.value(SIDE)

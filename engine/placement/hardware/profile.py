@@ -17,7 +17,7 @@ EXPERTS = "experts"
 Points = tuple[tuple[int, float], ...]  # (tokens, value), tokens rising, values above zero
 NORM, ROPE, GLU, ADD, PACK, SCORE, FEW_SCORE = "norm", "rope", "glu", "add", "pack", "score", "few-score"
 ELEMENT_KINDS = (NORM, ROPE, GLU, ADD, PACK, SCORE, FEW_SCORE)
-ELEMENT_TOKENS = 16  # with which these are measured
+ELEMENT_TOKENS = 128  # with which these are measured: a prompt's values, unlike one token's, outgrow the nearest caches
 FEWEST_IN_PANELS = 4  # tokens of a product; fewer are multiplied straight from rows in most tiers
 # Whose rate a type takes where its own was not measured: by how products are made (kernels/cpu/README.md).
 NEAREST_TYPE = {
