@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from engine.gguf import QuantType
 from engine.gguf.quant_types import known_type
-from engine.placement.costs import expert_prefill_seconds
+from engine.placement.costs import Workload, decode_seconds, expert_prefill_seconds
 from engine.placement.hardware.profile import (
     ADD,
     ANY_TYPE,
@@ -56,7 +57,8 @@ from engine.placement.hardware.timing import (
     pace,
     product,
 )
-from engine.placement.items import ExpertBank, Matrix
+from engine.placement.items import ExpertBank, ItemKind, Matrix, PlacementItem
+from engine.placement.state import StateKind, StateShape
 from kernels import _cpu
 
 Progress = Callable[[float, str], None]
@@ -76,7 +78,8 @@ _ELEMENT_OPS = 8
 _EXPERTS, _EXPERT_ROWS, _EXPERT_COLS, _USED = 32, 768, 2048, 8
 _EXPERT_SHAPES = ((_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_ROWS, _EXPERT_COLS), (_EXPERT_COLS, _EXPERT_ROWS))
 _EXPERT_TURNS = 3  # through all of them, so that what a call takes is a small part
-_EXPERT_TOKENS, _EXPERT_LOOK = 8, 3  # operations at once, the first of which wakes the threads
+_EXPERT_TOKENS = 8
+_LOOK = 3  # operations from memory at once, the first of which wakes the threads
 _DISK_BYTES = 64 << 20
 _OTHER_RATE = 1.3  # times as fast or slow: another machine than was measured
 _OTHER_BANDWIDTH = 1.7  # some machines' memory changes between two speeds by itself, 1.5 times apart
@@ -117,10 +120,7 @@ def measure_cpu(
         stalls[PRODUCT] = _panel_stall(bench)
         row_stalls[PACE_TYPE.name] = row_stalls[ANY_TYPE] = _row_stall(bench, PACE_TYPE, beside)
     if not bench.is_late:
-        progress(0.2, "attention over a cache")
-        stalls[ATTENTION] = tuple((rows, _attention_stall(bench, rows)) for rows in _FEW_QUERIES if not bench.is_late)
-    if not bench.is_late:
-        progress(0.25, "experts from all over memory")
+        progress(0.2, "experts from all over memory")
         scattered = _scattered_share(bench)
     cpu = DeviceProfile(
         name=name,
@@ -132,13 +132,18 @@ def measure_cpu(
         threads=threads,
         scattered_share=scattered,
         bandwidth_by_threads=bandwidths,
-        stalls=stalls,
+        stalls=dict(stalls),
         row_stalls=row_stalls,
         row_seconds=beside.row,
         pace=bench.pace,
     )
     if not bench.is_late:
-        cpu = replace(cpu, stalls=stalls | {EXPERTS: _expert_stall(bench, cpu)})
+        stalls[EXPERTS] = _expert_stall(bench, cpu)
+    if not bench.is_late:
+        progress(0.25, "attention over a cache")
+        few = ((rows, _attention_stall(bench, cpu, rows)) for rows in _FEW_QUERIES if not bench.is_late)
+        stalls[ATTENTION] = tuple(few)
+    cpu = replace(cpu, stalls=stalls)
     if not bench.is_late:
         progress(0.3, "tokens of a small model")
         cpu = with_token_costs(bench, cpu)
@@ -320,15 +325,34 @@ def _attention_rate(bench: Bench, tokens: int, kv_heads: int, op_seconds: float)
     return rate, scores / max(long - op_seconds - macs / rate, long / 20)
 
 
-def _attention_stall(bench: Bench, rows: int) -> float:
-    """How much longer one token's attention takes over a cache in memory, in times of reading it. It jumps from block
-    to block, and most of what computing would hide is waited for."""
-    kv_heads = _HEADS // rows
-    size = 2 * 2 * kv_heads * _HEAD_DIM * _FAR_DEPTH
-    far = _attention(bench.tier, 1, kv_heads, _HEAD_DIM, _FAR_DEPTH, FAR_BYTES // size)
-    near, scale = _attention(bench.tier, 1, kv_heads, _HEAD_DIM), _FAR_DEPTH / _DEPTH
-    stall = bench.far(far, near, lambda far, near, rate: (far - scale * near) * rate / size, _FAR_SECONDS)
-    return max(_LEAST_STALL, stall)
+def _attention_stall(bench: Bench, cpu: DeviceProfile, rows: int) -> float:
+    """Of one token's attention over a cache in memory: it jumps from block to block, and most of what computing would
+    hide is waited for."""
+    state = StateShape(StateKind.FULL, _HEADS, _HEADS // rows, _HEAD_DIM, _HEAD_DIM)
+    item, size = PlacementItem(ItemKind.ATTENTION, 0, 0, (), state, ops=1), state.read_bytes(_FAR_DEPTH)
+    far = _attention(bench.tier, 1, state.kv_heads, _HEAD_DIM, _FAR_DEPTH, FAR_BYTES // size)
+    depth = Workload(depth=_FAR_DEPTH)
+    return _stall(bench, cpu, far, size, lambda cpu: decode_seconds(item, cpu, depth), _FAR_SECONDS)
+
+
+def _stall(
+    bench: Bench, cpu: DeviceProfile, far: Work, size: int, price: Callable[[DeviceProfile], float], seconds: float
+) -> float:
+    """How much longer an operation of `far`, which reads `size` bytes from memory, takes than a processor's `price` of
+    it where reading takes no time, in times of reading them."""
+    firsts = itertools.cycle(range(0, far.repeats - _LOOK + 1, _LOOK))
+
+    def operation() -> float:
+        first = next(firsts)
+        far.run(bench.pool, first, first + 1)  # so that no thread sleeps when the next begins
+        return far.run(bench.pool, first + 1, first + _LOOK) / (_LOOK - 1)
+
+    plain = replace(cpu, bandwidth=math.inf)
+    found = (
+        (took - price(plain.at_pace(now))) * bandwidth / size
+        for took, now, bandwidth in bench.in_place(operation, seconds)
+    )
+    return max(_LEAST_STALL, statistics.median(found))
 
 
 def _attention(tier: str, tokens: int, kv_heads: int, head_dim: int, depth: int = _DEPTH, layers: int = 1) -> Work:
@@ -394,18 +418,8 @@ def _expert_stall(bench: Bench, cpu: DeviceProfile) -> Points:
         Matrix(PACE_TYPE.name, *shape, PACE_TYPE.row_bytes(shape[1]) * shape[0]) for shape in _EXPERT_SHAPES
     )
     bank = ExpertBank(0, _USED, _USED, _expert_bytes(), matrices, _EXPERT_ROWS)
-    turns = itertools.cycle(range(0, work.repeats, _EXPERT_LOOK))
-
-    def operation() -> float:
-        first = next(turns)
-        work.run(bench.pool, first, first + 1)  # so that no thread sleeps when the next begins
-        return work.run(bench.pool, first + 1, first + _EXPERT_LOOK) / (_EXPERT_LOOK - 1)
-
-    found = []
-    for seconds, now, bandwidth in bench.in_place(operation, _EXPERT_SECONDS):
-        computing = expert_prefill_seconds(bank, replace(cpu, bandwidth=math.inf).at_pace(now), tokens)
-        found.append((seconds - computing) * bandwidth / (_USED * _expert_bytes()))
-    return ((tokens, max(_LEAST_STALL, statistics.median(found))),)
+    price = partial(expert_prefill_seconds, bank, tokens=tokens)
+    return ((tokens, _stall(bench, cpu, work, _USED * _expert_bytes(), price, _EXPERT_SECONDS)),)
 
 
 def _expert_bytes() -> int:

@@ -34,7 +34,7 @@ from kernels import _cpu
 from kernels.cuda import source
 
 # Raised when the probe measures something else or differently.
-PROBE_VERSION = 14
+PROBE_VERSION = 15
 CPU_SHARE = 0.6  # of the progress, where a card is measured, too
 
 
