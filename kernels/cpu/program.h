@@ -216,7 +216,7 @@ class Program {
   void reserve_rows(int tokens, int outputs, const RunShape* shape = nullptr);
   size_t bytes_of_rows(size_t value, int token_rows, int output_rows) const;
   void infer_domains();
-  void fuse_linear_at(int index);
+  void fuse_linear_at(int index, const std::vector<int>& last_writes);
   void fuse_attention_at(int index);
   bool is_dead_after(Handle value, int index) const;
   void place_values(const Handles& kept);

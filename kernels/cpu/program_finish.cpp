@@ -95,7 +95,8 @@ void Program::fuse_attention_at(int index) {
 
 // Makes a fused step that starts at operation `index`, if one can:
 //   [rms_norm] linear [glu | add]
-void Program::fuse_linear_at(int index) {
+// `last_writes`: the operation that writes each value last.
+void Program::fuse_linear_at(int index, const std::vector<int>& last_writes) {
   const auto count = static_cast<int>(operations_.size());
   const auto body = [&](int i) -> const OperationBody* {
     return i < count ? &operations_[static_cast<size_t>(i)].body : nullptr;
@@ -142,12 +143,8 @@ void Program::fuse_linear_at(int index) {
   // The normalised rows would be read as the residual while they are still being made.
   if (norm != nullptr && fused.residual == norm->out && !fused.norm_kept) return;
   if (next - index < 2) return;
-  for (const Handle h : gone) {
-    int last = 0;
-    for (int i = 0; i < count; ++i)
-      if (contains(values_written(operations_[static_cast<size_t>(i)]), h)) last = i;
-    if (last < next) values_[static_cast<size_t>(h)].fused_away = true;
-  }
+  for (const Handle h : gone)
+    if (last_writes[static_cast<size_t>(h)] < next) values_[static_cast<size_t>(h)].fused_away = true;
   fused_[static_cast<size_t>(index)] = {make_linear_step(*this, std::move(fused)), next, std::move(gone)};
 }
 
@@ -230,9 +227,12 @@ void Program::finish(bool fuse, const Handles* kept) {
     used_weights_.push_back(weights_used(operation));
   }
   fused_.resize(operations_.size());
+  std::vector<int> last_writes(values_.size(), 0);
+  for (int i = 0; i < operation_count(); ++i)
+    for (const Handle h : values_written(operations_[static_cast<size_t>(i)])) last_writes[static_cast<size_t>(h)] = i;
   if (fuse)
     for (int i = 0; i < static_cast<int>(operations_.size()); ++i) {
-      fuse_linear_at(i);
+      fuse_linear_at(i, last_writes);
       if (fused_[static_cast<size_t>(i)].step == nullptr) fuse_attention_at(i);
       if (fused_[static_cast<size_t>(i)].step != nullptr) i = fused_[static_cast<size_t>(i)].end - 1;
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,13 +125,12 @@ def _spec(layers: int, tensors: Mapping[str, Tensor]) -> ModelSpec:
 def _shape(layers: int, tensors: Mapping[str, Tensor]) -> ModelShape:
     """The same as placement sees it."""
     state = StateShape(StateKind.FULL, _HEADS, _KV_HEADS, _HEAD_DIM, _HEAD_DIM)
-    found = [
-        TensorShape(t.name, t.type_name, (t.cols,) if t.rows == 1 else (t.cols, t.rows), t.nbytes)
-        for t in tensors.values()
-    ]
-    by_layer = tuple(
-        LayerShape(number, state, tuple(t for t in found if t.name.startswith(f"blk.{number}.")))
-        for number in range(layers)
-    )
-    outer = tuple(t for t in found if not t.name.startswith("blk."))
+
+    def seen(some: Iterable[Tensor]) -> tuple[TensorShape, ...]:
+        return tuple(
+            TensorShape(t.name, t.type_name, (t.cols,) if t.rows == 1 else (t.cols, t.rows), t.nbytes) for t in some
+        )
+
+    by_layer = tuple(LayerShape(number, state, seen(_layer(number))) for number in range(layers))
+    outer = seen(tensor for tensor in tensors.values() if not tensor.name.startswith("blk."))
     return ModelShape("probe", "llama", _WIDTH, _VOCABULARY, BLOCK_TOKENS, 0, 0, by_layer, outer)
