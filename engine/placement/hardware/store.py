@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -262,6 +263,12 @@ def _device(data: Mapping[str, Any]) -> DeviceProfile:
     read["pace"] = _points(data["pace"])
     if ANY_TYPE not in points or not data["element_rates"].keys() >= set(ELEMENT_KINDS):
         raise ValueError("a profile without what every model's price is made of")
+    read["row_stalls"] = {name: float(stall) for name, stall in data["row_stalls"].items()}
+    numbers = [data[field.name] for field in fields(DeviceProfile) if field.type in ("int", "float")]
+    if not all(isinstance(each, int | float) and 0 <= each < math.inf for each in numbers) or not (
+        data["bandwidth"] and data["threads"]
+    ):
+        raise ValueError("a profile with numbers that nothing can be priced by")
     return DeviceProfile(**{**data, **read})
 
 

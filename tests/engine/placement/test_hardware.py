@@ -201,6 +201,19 @@ def test_a_profile_that_lacks_what_prices_need_is_measured_again(
     assert len(measured) == 2
 
 
+@pytest.mark.parametrize(("name", "number"), [("bandwidth", 0), ("step_seconds", None), ("op_seconds", float("nan"))])
+def test_a_profile_with_numbers_that_price_nothing_is_measured_again(
+    name: str, number: float | None, tmp_path: Path, measured: list[int]
+) -> None:
+    kept = store.this_machine(tmp_path, 2, gpus=NONE)
+    (path,) = tmp_path.glob("*.json")
+    content = json.loads(path.read_text("utf-8"))
+    content["cpu"][name] = number
+    path.write_text(json.dumps(content), "utf-8")
+    assert store.this_machine(tmp_path, 2, gpus=NONE) == kept
+    assert len(measured) == 2
+
+
 def test_of_two_gpus_the_larger_is_used_and_it_is_said(tmp_path: Path, measured: list[int]) -> None:
     cards = GPUReport((_card("NVIDIA GeForce RTX 3060", 12), _card("NVIDIA GeForce RTX 4090", 24, 1)), "570.1", "")
     made = store.this_machine(tmp_path, 2, gpus=cards)
