@@ -192,7 +192,7 @@ void bind_probe(nanobind::module_& m) {
           [](MemoryReader* self, ThreadPool& pool, const Memory& memory) {
             new (self) MemoryReader(pool, memory.data(), memory.size());
           },
-          nb::arg("pool"), nb::arg("memory"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          nb::arg("pool"), nb::arg("memory").noconvert(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
           nb::call_guard<nb::gil_scoped_release>())
       .def("read", &MemoryReader::read, nb::call_guard<nb::gil_scoped_release>(), "Bytes per second of one pass.");
 }

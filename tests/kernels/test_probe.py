@@ -52,3 +52,11 @@ def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
 def test_a_reader_refuses_nonsense_too(size: int) -> None:
     with pytest.raises(ValueError):
         _cpu.MemoryReader(_cpu.ThreadPool(1), np.ones(size, np.uint8))
+
+
+@pytest.mark.parametrize(
+    "memory", [np.ones(1 << 20, np.float32), np.ones(1 << 21, np.uint8)[::2]], ids=["values", "stride"]
+)
+def test_a_reader_takes_no_copies_that_would_be_gone(memory: np.ndarray) -> None:
+    with pytest.raises(TypeError):
+        _cpu.MemoryReader(_cpu.ThreadPool(1), memory)
