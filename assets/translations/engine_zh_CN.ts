@@ -2092,6 +2092,10 @@
       <translation>分词器和兼容引擎</translation>
     </message>
     <message>
+      <source>tokens of a small model</source>
+      <translation>小模型的词元</translation>
+    </message>
+    <message>
       <source>two messages have the same id</source>
       <translation>有两条消息的编号相同</translation>
     </message>

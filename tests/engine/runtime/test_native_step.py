@@ -137,7 +137,8 @@ def test_every_event_is_needed(tiny_models: Write) -> None:
     for event in arrivals:
         executor.schedule = intact.without(event)
         executor._graphs = model.device.new_graphs(executor.schedule, executor._sides, model.pool.blocks)
-        found = [np.array_equal(logits(token), right[token]) for token in (3, 5, 3, 5)]
+        # Up to so many steps: on a busy machine the one that does not wait may come late by itself.
+        found = (np.array_equal(logits(token), right[token]) for token in (3, 5) * 10)
         assert not all(found), "a copy takes two milliseconds, and nobody noticed that it was not waited for"
     state.release()
     model.close()
