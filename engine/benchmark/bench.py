@@ -25,9 +25,7 @@ from engine.benchmark.worker import Worker
 from engine.errors import EngineError
 from engine.gguf import GGUFFile
 from engine.models import build_graph, load_spec
-from engine.placement.hardware.profile import Points
-from engine.placement.hardware.timing import model_reader
-from engine.placement.hardware.timing import pace as measured_pace
+from engine.placement.hardware.timing import Pace, model_reader
 from engine.placement.shape import ModelShape
 from engine.placement.state import VALUE_BYTES
 from engine.processors import usable_processors
@@ -191,15 +189,13 @@ class Benchmark:
         def progress(turn: Turn) -> None:
             tell(f"{measure.name}: {turn.label} {turn.speed:.1f} tok/s")
 
-        reader = model_reader(Path(self.path), _cpu.ThreadPool(self.threads))
+        pool = _cpu.ThreadPool(self.threads)
+        reader, pace = model_reader(Path(self.path), pool), Pace(pool, self.tier or "auto")
 
         def probe() -> float:
             return statistics.median(reader.read() for _ in range(_PROBE_PASSES))
 
-        def pace() -> Points:
-            return measured_pace(self.threads, self.tier or "auto")
-
-        return compare(workers, measure, self.rounds, probe, progress, self.patience, pace)
+        return compare(workers, measure, self.rounds, probe, progress, self.patience, pace.now)
 
 
 def _check_lengths(measures: Sequence[Measure], trained: int) -> None:

@@ -50,11 +50,11 @@ from engine.placement.hardware.timing import (
     PACE_TYPE,
     SIDE,
     Bench,
+    Pace,
     Work,
     activations,
     batch_of,
     filled,
-    pace,
     product,
 )
 from engine.placement.items import ExpertBank, ItemKind, Matrix, PlacementItem
@@ -181,7 +181,7 @@ def is_outdated(cpu: DeviceProfile, tier: str = "auto") -> bool:
     """Whether this machine now computes or reads at other speeds than a profile says, as it does where that was
     measured while others were busy. A second look of some 0.1 s; meant for a quiet moment."""
     factors = [(read_bandwidth(cpu.threads) / cpu.bandwidth, _OTHER_BANDWIDTH)]
-    looks = zip(pace(cpu.threads, tier), cpu.pace, strict=True)
+    looks = zip(Pace(_cpu.ThreadPool(cpu.threads), tier).now(), cpu.pace, strict=True)
     factors += [(now / then, _OTHER_RATE) for (_, now), (_, then) in looks]
     return any(not 1 / most <= factor <= most for factor, most in factors)
 

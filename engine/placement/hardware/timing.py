@@ -176,21 +176,20 @@ class Pace:
             seconds.append(reference.seconds(self._pool))
         self._looks.append(seconds)
 
+    def now(self) -> Points:
+        """Over the next moments. Cheap enough to repeat in every round, as `read_bandwidth` is."""
+        begin = time.perf_counter()
+        self.look()
+        while time.perf_counter() - begin < _PACE_SECONDS:
+            self.look()
+        return self.take()
+
     def take(self) -> Points:
         """By tokens, of the looks since the last time."""
         usual = [statistics.median(found) for found in zip(*self._looks, strict=True)]
         self._looks.clear()
         rates = [reference.macs / seconds for reference, seconds in zip(self._references, usual, strict=True)]
         return tuple(zip(PACE_TOKENS, rates, strict=True))
-
-
-def pace(threads: int, tier: str = "auto") -> Points:
-    """The same over the next moments. Cheap enough to repeat in every round, as `read_bandwidth` is."""
-    looks, begin = Pace(_cpu.ThreadPool(threads), tier), time.perf_counter()
-    looks.look()
-    while time.perf_counter() - begin < _PACE_SECONDS:
-        looks.look()
-    return looks.take()
 
 
 def product(

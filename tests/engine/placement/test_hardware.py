@@ -377,7 +377,7 @@ def test_a_second_look_sees_rates_of_another_machine(monkeypatch: pytest.MonkeyP
 
     def looks(bandwidth: float, rate: float) -> bool:
         monkeypatch.setattr(probe, "read_bandwidth", lambda _threads: cpu.bandwidth * bandwidth)
-        monkeypatch.setattr(probe, "pace", lambda *_: tuple((n, seen * rate) for n, seen in cpu.pace))
+        monkeypatch.setattr(probe.Pace, "now", lambda _: tuple((n, seen * rate) for n, seen in cpu.pace))
         return probe.is_outdated(cpu)
 
     assert not looks(1.0, 1.0)
